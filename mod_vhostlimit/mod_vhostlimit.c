@@ -42,6 +42,7 @@
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
+#include "core/vl_capacity.h"
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
@@ -206,12 +207,9 @@ static void report_more_unenforced(const server_rec *main_server)
  * has changed since the server started. */
 static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
 {
-    vl_account_snapshot_t now;
-
-    if (conf->mode == VL_MODE_OFF
-        || vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
+    if (conf->mode == VL_MODE_OFF)
         return vl_conf_cgroup_limits(conf);
-    return vl_conf_cgroup_limits_with(conf, &now.override.now);
+    return vl_conf_cgroup_limits_with(conf, vl_shm_post_config_values(kept->shm, conf->account));
 }
 
 /* Tells for "httpd -t" which limits the kernel cannot enforce, as the start does.  Only root
@@ -219,7 +217,7 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
  * would not start. */
 static apr_status_t test_limits(apr_pool_t *ptemp, server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
+    const apr_array_header_t *servers = vl_sites_servers(main_server);
     vl_cgroup_t *probe = vl_cgroup_probe(ptemp, vl_conf_get(main_server)->cgroup,
                                          all_needs(main_server, vl_conf_cgroup_limits));
     apr_status_t rv = APR_SUCCESS;
@@ -265,7 +263,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
+    const apr_array_header_t *servers = vl_sites_servers(main_server);
     apr_status_t rv = APR_SUCCESS;
     int i;
 
@@ -298,15 +296,16 @@ static void watch_kills(apr_pool_t *p, const vl_conf_t *conf)
     if (!limits_now(conf).memory)
         return;
     vl_kills_post_config_add(kills, conf->account, conf->site->name);
-    vl_shm_post_config_kills(kept->shm, conf->account,
-                             vl_kills_of(kept->cgroup, p, conf->site->name));
+    if (!vl_shm_post_config_knows_kills(kept->shm, conf->account))
+        vl_shm_post_config_kills(kept->shm, conf->account,
+                                 vl_kills_of(kept->cgroup, p, conf->site->name));
 }
 
 /* Opens the cgroup files of all accounts.  The parent does this while it is root, because
  * the kernel checks the rights of the process that opened the file. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_sites_servers(pconf, main_server);
+    const apr_array_header_t *servers = vl_sites_servers(main_server);
     apr_uint32_t without_fds = 0;
     int i;
 
@@ -343,6 +342,25 @@ static void log_banner(server_rec *main_server, int accounts)
                  *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
 
+/* Returns the argument of the directive, or its default. */
+static apr_uint32_t argument(const char *directive, apr_uint32_t otherwise)
+{
+    const char *text = vl_conf_argument(directive);
+
+    return text && atoi(text) > 0 ? (apr_uint32_t)atoi(text) : otherwise;
+}
+
+/* The defaults are those of httpd 2.4 (DEFAULT_MIN_FREE_DAEMON of each MPM). */
+static void tell_mpm(void)
+{
+    int processes = 0, is_threaded = 0;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
+    ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
+    vl_capacity_set_mpm(kept->shm, (apr_uint32_t)processes,
+                        is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
+}
+
 /* Runs before post_config, and is the only one of both that "httpd -t" runs. */
 static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                         server_rec *main_server)
@@ -354,7 +372,7 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
-    if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_sites_servers(ptemp, main_server)->nelts)
+    if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts)
         vl_listener_use_one_bucket(pconf);
     return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
 }
@@ -362,7 +380,7 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
-    apr_array_header_t *servers;
+    const apr_array_header_t *servers;
     int is_restart;
 
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
@@ -382,6 +400,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_engage_post_config(kept->shm, vl_accept_may_rest());
+    tell_mpm();
     vl_http2_let_wait(pconf, main_server);
     vl_http2_check_workers(main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
@@ -391,7 +410,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
-    servers = vl_sites_servers(pconf, main_server);
+    servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
@@ -409,7 +428,7 @@ static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 
     if (vl_accept_works())
         vl_listener_open_logs();
-    else if (obstacle && vl_conf_knows_mpm() && vl_sites_servers(ptemp, main_server)->nelts
+    else if (obstacle && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts
              && ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0079)
                      "requests wait with their threads or processes, and sharing is weaker: %s",

@@ -373,15 +373,19 @@ END
 
 a_answers_again() { [[ $(get a /pid.php) == 200 ]]; }
 
-# Limits of a site are in the files before the restart, and the kernel would refuse each write.
-@test "a restart writes no limit that the site's group has already, and writes a new one" {
+# Groups and limits are there before the restart, and the kernel would refuse each group, descriptor and write.
+@test "a restart makes no group, opens no file and writes no limit of a site again, and writes a new limit" {
   requires root cgroups cc
-  local args=('VhostLimit On' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitProcesses 20')
+  local args=('VhostLimit On' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitProcesses 20') what
   start_frail "${args[@]}"
   is "$(grep -c 'VL0020' "$HTTPD_ROOT/logs/error.log" || :)" 0 "limits that are refused at the start"
-  runs_short write
+  for what in mkdir open write; do runs_short "$what"; done
   graceful_httpd
-  is "$(grep -c 'VL0020' "$HTTPD_ROOT/logs/error.log" || :)" 0 "limits that are written again"
+  is "$(grep -cE 'VL00(04|20|21)' "$HTTPD_ROOT/logs/error.log" || :)" 0 "sites whose groups are made again"
+  for what in mkdir open write; do has_enough "$what"; done
+  is "$(get a /cgi/where.sh)" 200
+  like "$(answer_body)" "$(group_of a)"
+  runs_short write
   configure_frail 'VhostLimit On' -v 'a VhostLimitCPU 60%' -v 'a VhostLimitProcesses 20'
   graceful_httpd
   error_log_has 'VL0020: site a\.test: .* cannot be set to 60000'

@@ -75,6 +75,35 @@ start_costs() { # <as start_httpd>...
   for pid in $(httpd_pid) $(httpd_children); do awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup"; done | awk '{ n += $1 } END { print n }'
 }
 
+serves() { [[ $(get m1 / 2>/dev/null) == 200 ]]; }
+
+# Prints the instructions that the module needs to read a configuration at the start.
+# Each site has a section of its own outside of its virtual host.
+config_work() { # <vhosts>
+  local pid out=$BATS_TEST_TMPDIR/callgrind
+  configure_httpd -m event 'VhostLimit On' 'VhostLimitCgroup off' -x "$(vhosts "$1")" \
+    -x "$(seq "$1" | sed 's|.*|<VhostLimitSite m&.test>\nVhostLimitWeight 200\n</VhostLimitSite>|')"
+  (detached valgrind --tool=callgrind --toggle-collect=check_config --toggle-collect=post_config --callgrind-out-file="$out.%p" \
+    "$(httpd_program)" -X -f "$HTTPD_ROOT/httpd.conf") >"$BATS_TEST_TMPDIR/out" 2>&1 &
+  pid=$!
+  wait_until 120 serves
+  stop_httpd
+  wait "$pid" || :
+  sed -n 's/^summary: //p' "$out".* | sort -n | tail -1
+  rm -f "$out".*
+}
+
+@test "the work of a start grows with the number of vhosts, not with its square: instructions" {
+  requires root valgrind
+  [[ ! ${VL_SANITIZER-} ]] || skip "valgrind does not run a sanitizer"
+  local few many
+  few=$(config_work 250)
+  many=$(config_work 2000)
+  echo "# instructions: 250 vhosts $few, 2000 vhosts $many"
+  at_least "$few" 100000 "instructions"
+  at_most "$many" $((few * 10)) "instructions"
+}
+
 @test "1000 vhosts, 10000 in the long form: cost of the start and of memory" {
   requires root
   local n=$((${VL_LONG:-0} ? 10000 : 1000)) plain ours

@@ -349,6 +349,25 @@ vl_cgroup_t *vl_cgroup_probe(apr_pool_t *p, const char *setting, unsigned needs)
     return cg;
 }
 
+static int is_same(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Returns 1 if the trees have the same groups and files, and no group was removed. */
+static int are_same(const vl_cgroup_t *old, const vl_cgroup_t *cg)
+{
+    int i, same = !strcmp(old->path, cg->path) && *cg->path && old->disks && cg->disks;
+
+    for (i = 0; same && i < VL_CG_CONTROLLERS; i++)
+        same = old->controllers[i].version == cg->controllers[i].version
+               && is_same(old->controllers[i].mount, cg->controllers[i].mount)
+               && is_same(old->controllers[i].missing, cg->controllers[i].missing);
+    for (i = 0; same && (old->disks[i] || cg->disks[i]); i++)
+        same = is_same(old->disks[i], cg->disks[i]);
+    return same && old->links == vl_cgroup_links(cg);
+}
+
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old)
 {
@@ -363,6 +382,7 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
     if (strcmp(cg->backend, "off"))
         make_tree(cg, old);
     copy_constants(cg);
+    cg->same = old && are_same(old, cg) ? old : NULL;
     return cg;
 }
 

@@ -40,7 +40,7 @@ const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
                               const vl_cgroup_limits_t *limits);
 
 /* Creates the account's groups unless they exist, and sets the limits for which controllers
- * are available.  On any status other than APR_SUCCESS vl_cgroup_reason() tells why. */
+ * are available.  Makes no system call if the previous tree has the same.  On any status other than APR_SUCCESS vl_cgroup_reason() tells why. */
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits);
 

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <apr_strings.h>
@@ -177,29 +178,91 @@ static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed;
 }
 
+/* Creates the groups of the account and sets their limits.  Returns NULL or an error message. */
+static const char *make_groups(const vl_cgroup_t *cg, apr_pool_t *p, const group_t *group)
+{
+    const char *path = apr_pstrcat(p, cg->path, "/", group->name, NULL);
+    const char *failed = vl_cgroup_make_group(cg, p, path);
+
+    if (failed)
+        return apr_psprintf(p, "group %s cannot be made: %s", path, failed);
+    failed = make_threads_group(cg, p, group->name, &group->limits);
+    return failed ? failed : set_limits(cg, p, path, &group->limits);
+}
+
+/* Returns the controllers for which the limits differ, as a set of bits 1 << controller. */
+static unsigned differences(const vl_cgroup_limits_t *a, const vl_cgroup_limits_t *b)
+{
+    return (a->weight != b->weight || a->cpu != b->cpu ? 1u << VL_CG_CPU : 0)
+           | (a->memory != b->memory ? 1u << VL_CG_MEMORY : 0)
+           | (a->processes != b->processes ? 1u << VL_CG_PIDS : 0)
+           | (a->io != b->io ? 1u << VL_CG_IO : 0);
+}
+
+/* Returns 1 if the groups are those of the previous tree, with the same limits.  Takes the
+ * descriptors of the previous tree. */
+static int is_kept(const vl_cgroup_t *cg, group_t *group)
+{
+    group_t *old = cg->same ? apr_hash_get(cg->same->accounts, group->name, APR_HASH_KEY_STRING)
+                            : NULL;
+
+    if (!old)
+        return 0;
+    group->n_fds = old->n_fds;
+    memcpy(group->fds, old->fds, sizeof(group->fds));
+    old->n_fds = 0;
+    return old->is_set && !differences(&old->limits, &group->limits);
+}
+
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits)
 {
-    const char *name, *path, *failed;
+    const char *failed;
+    group_t *group;
     apr_pool_t *p;
 
     if (!*cg->path)
         return APR_SUCCESS;
-    name = vl_cgroup_file_name(cg->pool, account);
-    apr_hash_set(cg->accounts, name, APR_HASH_KEY_STRING, name);
+    group = apr_pcalloc(cg->pool, sizeof(*group));
+    group->name = vl_cgroup_file_name(cg->pool, account);
+    group->limits = *limits;
+    apr_hash_set(cg->accounts, group->name, APR_HASH_KEY_STRING, group);
+    group->is_set = is_kept(cg, group);
+    if (group->is_set)
+        return APR_SUCCESS;
     apr_pool_create(&p, cg->pool);
-    path = vl_cgroup_account_path(cg, p, account);
-    failed = vl_cgroup_make_group(cg, p, path);
-    if (failed)
-        failed = apr_psprintf(p, "group %s cannot be made: %s", path, failed);
-    if (!failed)
-        failed = make_threads_group(cg, p, name, limits);
-    if (!failed)
-        failed = set_limits(cg, p, path, limits);
+    failed = make_groups(cg, p, group);
+    group->is_set = !failed;
     if (failed)
         cg->reason = apr_pstrdup(cg->pool, failed);
     apr_pool_destroy(p);
     return failed ? APR_EGENERAL : APR_SUCCESS;
+}
+
+group_t *vl_cgroup_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *account)
+{
+    return apr_hash_get(cg->accounts, vl_cgroup_file_name(p, account), APR_HASH_KEY_STRING);
+}
+
+/* A directory of a cgroup hierarchy has a link for each of its folders (kernfs_refresh_inode()
+ * in fs/kernfs/inode.c). */
+static apr_uint64_t links_of(const vl_cgroup_t *cg, const controller_t *ctl, const char *below)
+{
+    struct stat info;
+
+    return stat(apr_pstrcat(cg->pool, ctl->mount, cg->path, below, NULL), &info)
+           ? 0 : info.st_nlink;
+}
+
+apr_uint64_t vl_cgroup_links(const vl_cgroup_t *cg)
+{
+    const controller_t *ctl;
+    apr_uint64_t links = 0;
+    int i;
+
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        links += links_of(cg, ctl, "") + links_of(cg, ctl, SERVER_NAME);
+    return links;
 }
 
 const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
@@ -207,22 +270,21 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const vl_cgroup_limits_t *before,
                              const vl_cgroup_limits_t *limits)
 {
-    const int changed[VL_CG_CONTROLLERS] = {
-        [VL_CG_CPU] = limits->weight != before->weight || limits->cpu != before->cpu,
-        [VL_CG_MEMORY] = limits->memory != before->memory,
-        [VL_CG_PIDS] = limits->processes != before->processes,
-        [VL_CG_IO] = limits->io != before->io
-    };
+    unsigned changed = differences(before, limits);
     const char *path = vl_cgroup_account_path(cg, p, account), *failed = NULL;
+    group_t *group = vl_cgroup_group(cg, p, account);
     int c;
 
     if (!*cg->path)
         return NULL;
+    /* The next restart looks what the files have. */
+    if (group)
+        group->is_set = 0;
     for (c = 0; c < VL_CG_CONTROLLERS && !failed; c++) {
-        if (changed[c])
+        if (changed & 1u << c)
             failed = vl_cgroup_set(cg, p, c, path, limits);
     }
-    if (failed || !changed[VL_CG_CPU] || cg->controllers[VL_CG_CPU].version != 2)
+    if (failed || !(changed & 1u << VL_CG_CPU) || cg->controllers[VL_CG_CPU].version != 2)
         return failed;
     return vl_cgroup_set(cg, p, VL_CG_CPU,
                          vl_cgroup_threads_path(cg, p, vl_cgroup_file_name(p, account)),
@@ -321,12 +383,34 @@ static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
     }
 }
 
+/* Closes the descriptors that no later tree has taken. */
+static void close_fds(const vl_cgroup_t *cg)
+{
+    apr_hash_index_t *i;
+
+    for (i = apr_hash_first(cg->pool, cg->accounts); i; i = apr_hash_next(i)) {
+        group_t *group = apr_hash_this_val(i);
+        int f;
+
+        for (f = 0; group->n_fds && f <= VL_CG_CONTROLLERS; f++) {
+            if (group->fds[f] >= 0)
+                close(group->fds[f]);
+        }
+        group->n_fds = 0;
+    }
+}
+
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
 {
     vl_cgroup_t *earlier;
 
     for (; old; old = earlier) {
         earlier = old->earlier;
+        close_fds(old);
         remove_or_keep(old, cg);
+    }
+    if (cg) {
+        cg->same = NULL;
+        cg->links = vl_cgroup_links(cg);
     }
 }

@@ -64,9 +64,11 @@ const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
                                 const char *path)
 {
     struct stat info;
-    const char *part;
+    const char *part, *all = apr_pstrcat(p, mount, path, NULL);
     int n;
 
+    if ((!stat(all, &info) && S_ISDIR(info.st_mode)) || !mkdir(all, 0755))
+        return NULL;
     for (n = 1; (part = prefix(p, path, n)); n++) {
         const char *dir = apr_pstrcat(p, mount, part, NULL);
 

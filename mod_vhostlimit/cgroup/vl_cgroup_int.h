@@ -24,6 +24,15 @@ typedef struct controller_t {
     const char *missing;        /* why the controller is unavailable; NULL: available */
 } controller_t;
 
+/* The groups of one account. */
+typedef struct group_t {
+    const char *name;           /* file name of the account */
+    vl_cgroup_limits_t limits;  /* that the kernel's files have */
+    int is_set;                 /* 1: the groups exist and have `limits` */
+    int n_fds;                  /* descriptors of vl_place.h; 0: not open */
+    int fds[1 + VL_CG_CONTROLLERS];     /* for threads, then one for each hierarchy; -1: none */
+} group_t;
+
 /* The tree survives a reload of the module, string literals do not: all strings here are
  * allocated in `pool`, see copy_constants(). */
 struct vl_cgroup_t {
@@ -35,7 +44,10 @@ struct vl_cgroup_t {
                                      * server has not moved into the tree */
     controller_t controllers[VL_CG_CONTROLLERS];
     const char *const *disks;       /* see vl_cgroup_disks() */
-    apr_hash_t *accounts;           /* accounts that were added: file name -> itself */
+    apr_hash_t *accounts;           /* accounts that were added: file name -> group_t */
+    const vl_cgroup_t *same;        /* the previous tree, if no group of it was removed and
+                                     * the kernel is the same; else NULL */
+    apr_uint64_t links;             /* vl_cgroup_links() after the configuration was read */
     apr_hash_t *left;               /* accounts with groups that could not be removed:
                                      * file name -> itself */
     vl_cgroup_t *earlier;           /* previous tree with another path that could not be
@@ -50,6 +62,11 @@ const controller_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i);
 const char *vl_cgroup_threads_path(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *name);
 
+/* Returns the groups of an account that was added, or NULL.  p: for temporary strings. */
+group_t *vl_cgroup_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *account);
+/* Returns the number of groups right below the tree's root and the server's group, in all
+ * hierarchies: if it is the same, no group was removed. */
+apr_uint64_t vl_cgroup_links(const vl_cgroup_t *cg);
 /* Creates the group in every hierarchy in use.  Returns NULL or an error message. */
 const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *path);

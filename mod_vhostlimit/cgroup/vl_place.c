@@ -7,44 +7,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The open files of one account; -1: not open. */
-typedef struct account_fds_t {
-    int thread;
-    int process[VL_CG_CONTROLLERS];     /* one for each hierarchy */
-} account_fds_t;
+#include "cgroup/vl_cgroup_int.h"
 
 struct vl_place_t {
     const vl_cgroup_t *cg;
-    apr_uint32_t accounts, max_open, open, wanted;
+    apr_uint32_t max_open, open, wanted;
     int server_fd;                      /* file of the server's group, or -1 */
-    account_fds_t *fds;                 /* indexed by account */
+    const int **fds;                    /* group_t.fds, indexed by account */
 };
 
-static const int no_fds = -1;
+static const int no_fds[1 + VL_CG_CONTROLLERS] = { -1, -1 };
 
 /* The files that a child process of this thread writes itself to after fork(). */
-static __thread const int *fork_fds = &no_fds;
+static __thread const int *fork_fds = no_fds;
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-static apr_status_t close_all(void *data)
+static apr_status_t end(void *data)
 {
     vl_place_t *place = data;
-    apr_uint32_t a;
-    int i;
 
-    fork_fds = &no_fds;         /* with "httpd -X" this thread may fork again */
-    close_fd(&place->server_fd);
-    for (a = 0; a < place->accounts; a++) {
-        close_fd(&place->fds[a].thread);
-        for (i = 0; i < VL_CG_CONTROLLERS; i++)
-            close_fd(&place->fds[a].process[i]);
-    }
+    fork_fds = no_fds;          /* with "httpd -X" this thread may fork again */
+    if (place->server_fd >= 0)
+        close(place->server_fd);
     return APR_SUCCESS;
 }
 
@@ -58,56 +41,57 @@ vl_place_t *vl_place_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
                                         apr_uint32_t max_open)
 {
     vl_place_t *place = apr_pcalloc(p, sizeof(*place));
+    apr_uint32_t a;
 
     place->cg = cg;
-    place->accounts = accounts;
     place->max_open = max_open;
-    place->fds = apr_palloc(p, accounts * sizeof(account_fds_t));
-    memset(place->fds, 0xff, accounts * sizeof(account_fds_t));
+    place->fds = apr_palloc(p, accounts * sizeof(*place->fds));
+    for (a = 0; a < accounts; a++)
+        place->fds[a] = no_fds;
     place->server_fd = open_fd(vl_cgroup_thread_file(cg, p, NULL));
     place->open = place->server_fd >= 0;
-    apr_pool_cleanup_register(p, place, close_all, apr_pool_cleanup_null);
+    apr_pool_cleanup_register(p, place, end, apr_pool_cleanup_null);
     return place;
 }
 
-/* Returns how many files the account has.  Opens them if `really` is 1. */
-static apr_uint32_t open_files(const vl_place_t *place, account_fds_t *files,
-                               const char *name, int really)
+/* Opens the files of the account, or only counts them if `really` is 0.  Returns their number. */
+static apr_uint32_t open_files(const vl_cgroup_t *cg, apr_pool_t *p, const char *account,
+                               group_t *group, int really)
 {
-    const char *file;
-    apr_uint32_t n = 0;
-    apr_pool_t *p;
+    const char *file = vl_cgroup_thread_file(cg, p, account);
+    apr_uint32_t n = file != NULL;
     int i;
 
-    apr_pool_create(&p, NULL);
-    file = vl_cgroup_thread_file(place->cg, p, name);
-    if (file) {
-        n++;
-        files->thread = really ? open_fd(file) : -1;
-    }
+    memset(group->fds, 0xff, sizeof(group->fds));
+    group->fds[0] = really ? open_fd(file) : -1;
     for (i = 0; i < VL_CG_CONTROLLERS
-         && (file = vl_cgroup_process_file(place->cg, p, name, i)); i++) {
-        n++;
-        files->process[i] = really ? open_fd(file) : -1;
-    }
-    apr_pool_destroy(p);
+         && (file = vl_cgroup_process_file(cg, p, account, i)); i++, n++)
+        group->fds[1 + i] = really ? open_fd(file) : -1;
+    group->n_fds = really ? (int)n : 0;
     return n;
 }
 
 apr_status_t vl_place_post_config_add(vl_place_t *place, apr_uint32_t account,
                                       const char *name)
 {
-    account_fds_t *files = &place->fds[account];
-    apr_uint32_t n = open_files(place, files, name, 0);
+    apr_uint32_t n;
+    group_t *group;
+    apr_pool_t *p;
 
+    apr_pool_create(&p, NULL);
+    group = vl_cgroup_group(place->cg, p, name);
+    n = !group ? 0 : group->n_fds ? (apr_uint32_t)group->n_fds
+                                  : open_files(place->cg, p, name, group, 0);
     place->wanted += n;
-    if (!n)
-        return APR_ENOENT;
-    if (place->open + n > place->max_open)
-        return APR_ENOSPC;
-    place->open += n;
-    open_files(place, files, name, 1);
-    return APR_SUCCESS;
+    if (n && place->open + n <= place->max_open) {
+        if (!group->n_fds)
+            open_files(place->cg, p, name, group, 1);
+        place->open += n;
+        place->fds[account] = group->fds;
+        account = VL_PLACE_NONE;
+    }
+    apr_pool_destroy(p);
+    return account == VL_PLACE_NONE ? APR_SUCCESS : n ? APR_ENOSPC : APR_ENOENT;
 }
 
 apr_uint32_t vl_place_open_count(const vl_place_t *place)
@@ -122,7 +106,7 @@ apr_uint32_t vl_place_wanted_count(const vl_place_t *place)
 
 int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account)
 {
-    return place->fds[account].thread;
+    return place->fds[account][0];
 }
 
 int vl_place_home_fd(const vl_place_t *place)
@@ -132,7 +116,7 @@ int vl_place_home_fd(const vl_place_t *place)
 
 int vl_place_forks(const vl_place_t *place, apr_uint32_t account)
 {
-    return place->fds[account].process[0] >= 0;
+    return place->fds[account][1] >= 0;
 }
 
 apr_status_t vl_place_enter(int fd)
@@ -147,7 +131,7 @@ void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
 
     if (account == current_account)
         return;
-    fd = account == VL_PLACE_NONE ? place->server_fd : place->fds[account].thread;
+    fd = account == VL_PLACE_NONE ? place->server_fd : place->fds[account][0];
     if (fd >= 0 && vl_place_enter(fd) == APR_SUCCESS)
         current_account = account;
 }
@@ -158,7 +142,7 @@ static void enter_in_child(void)
 {
     int i;
 
-    for (i = 0; i < VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++)
+    for (i = 1; i <= VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++)
         vl_place_enter(fork_fds[i]);
 }
 
@@ -172,6 +156,5 @@ void vl_place_fork_for(const vl_place_t *place, apr_uint32_t account)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, register_handler);
-    fork_fds = account == VL_PLACE_NONE ? &no_fds
-                                        : place->fds[account].process;
+    fork_fds = account == VL_PLACE_NONE ? no_fds : place->fds[account];
 }

@@ -21,8 +21,8 @@ typedef struct vl_place_t vl_place_t;
 #define VL_PLACE_NONE ((apr_uint32_t)-1)
 
 /* Parent.  accounts: capacity of shared memory in accounts.  At most max_open descriptors
- * are opened; accounts that are added after that have none.  The descriptors are closed
- * when p is cleared. */
+ * are opened; accounts that are added after that have none.  The tree keeps the descriptors
+ * of accounts for the next configuration, until their groups are removed. */
 vl_place_t *vl_place_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
                                         apr_uint32_t accounts,
                                         apr_uint32_t max_open);

@@ -16,9 +16,9 @@
 
 /* Returns the number of hosts that may have an account at once.  vl_conf_check() has checked
  * that no two sites say different numbers. */
-static apr_uint32_t count_hosts(apr_pool_t *ptemp, server_rec *main_server)
+static apr_uint32_t count_hosts(const server_rec *main_server)
 {
-    const apr_array_header_t *sites = vl_sites_servers(ptemp, main_server);
+    const apr_array_header_t *sites = vl_sites_servers(main_server);
     apr_uint32_t max = 0;
     int i, is_used = 0;
 
@@ -103,32 +103,37 @@ static void disable_vhost(server_rec *s, apr_status_t rv)
 /* Assigns an account to every site.  Sites that already have one come first: otherwise a
  * new site could be given the account of another site.  Returns APR_ENOSPC only if
  * may_disable is 0: accounts of removed sites are still in use. */
-static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
+static apr_status_t enter_accounts(apr_pool_t *ptemp, server_rec *main_server, vl_shm_t *shm,
                                    int may_disable)
 {
-    apr_status_t rv;
+    apr_array_header_t *others = apr_array_make(ptemp, 16, sizeof(server_rec *));
+    apr_status_t rv, failed = APR_SUCCESS;
     server_rec *s;
+    int i;
 
     vl_shm_post_config_begin(shm);
     for (s = main_server; s; s = s->next) {
-        if (vl_shm_post_config_knows(shm, vl_conf_get(s)->site->name))
-            enter_account(s, shm);
+        if (!vl_shm_post_config_knows(shm, vl_conf_get(s)->site->name)
+            || enter_account(s, shm) != APR_SUCCESS)
+            APR_ARRAY_PUSH(others, server_rec *) = s;
     }
-    for (s = main_server; s; s = s->next) {
+    for (i = 0; i < others->nelts; i++) {
+        s = APR_ARRAY_IDX(others, i, server_rec *);
         rv = enter_account(s, shm);
         if (rv != APR_SUCCESS && !may_disable)
             return rv;
         if (rv != APR_SUCCESS)
-            disable_vhost(s, rv);
+            disable_vhost(s, failed = rv);
     }
+    if (failed != APR_SUCCESS)
+        vl_sites_list(main_server->process->pconf, main_server);
     return APR_SUCCESS;
 }
 
 /* Gives the hosts that have accounts already the limits of their sites. */
-static void refresh_hosts(apr_pool_t *ptemp, server_rec *main_server, vl_shm_t *shm,
-                          apr_uint32_t hosts)
+static void refresh_hosts(const server_rec *main_server, vl_shm_t *shm, apr_uint32_t hosts)
 {
-    const apr_array_header_t *sites = vl_sites_servers(ptemp, main_server);
+    const apr_array_header_t *sites = vl_sites_servers(main_server);
     int i;
 
     vl_hosts_post_config_limit(shm, hosts);
@@ -146,19 +151,19 @@ apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
                                      vl_shm_t **shm, apr_uint32_t *capacity)
 {
     apr_uint32_t accounts = (apr_uint32_t)
-        vl_sites_servers(ptemp, main_server)->nelts;
-    apr_uint32_t hosts = count_hosts(ptemp, main_server);
+        vl_sites_servers(main_server)->nelts;
+    apr_uint32_t hosts = count_hosts(main_server);
     apr_status_t rv = APR_ENOSPC;
 
     if (*shm && accounts <= *capacity && hosts <= vl_hosts_capacity(*shm))
-        rv = enter_accounts(main_server, *shm, 0);
+        rv = enter_accounts(ptemp, main_server, *shm, 0);
     if (rv == APR_ENOSPC) {
         rv = make_segment(main_server, accounts, hosts, shm, capacity);
         if (*shm)
-            rv = enter_accounts(main_server, *shm, 1);
+            rv = enter_accounts(ptemp, main_server, *shm, 1);
     }
     if (rv == APR_SUCCESS)
-        refresh_hosts(ptemp, main_server, *shm, hosts);
+        refresh_hosts(main_server, *shm, hosts);
     return rv;
 }
 

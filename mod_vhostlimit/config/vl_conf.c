@@ -124,21 +124,9 @@ vl_conf_t *vl_conf_get(const server_rec *s)
     return ap_get_module_config(s->module_config, &vhostlimit_module);
 }
 
-apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server)
+const apr_array_header_t *vl_conf_servers(const server_rec *main_server)
 {
-    apr_array_header_t *servers;
-    server_rec *s, **to;
-    int n = 1;
-
-    for (s = main_server->next; s; s = s->next)
-        n++;
-    servers = apr_array_make(p, n, sizeof(server_rec *));
-    servers->nelts = n;
-    to = (server_rec **)servers->elts;
-    to[0] = main_server;
-    for (s = main_server->next; s; s = s->next)
-        to[--n] = s;
-    return servers;
+    return vl_conf_get(main_server)->servers;
 }
 
 /* A limit that can change while the server runs. */
@@ -907,7 +895,7 @@ const char *vl_conf_argument(const char *name)
     const char *args = NULL;
 
     for (d = ap_conftree; d; d = d->next) {
-        if (!ap_cstr_casecmp(d->directive, name))
+        if (*d->directive != '<' && !ap_cstr_casecmp(d->directive, name))
             args = d->args;
     }
     return args;

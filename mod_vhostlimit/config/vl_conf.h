@@ -91,17 +91,19 @@ struct vl_conf_t {
     apr_array_header_t *sandbox_paths;      /* of vl_rule_t, or NULL */
     const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by
                                  * vl_sandboxes_make() */
+    const apr_array_header_t *servers;  /* main server only; see vl_conf_servers() */
+    const apr_array_header_t *sites;    /* main server only; see vl_sites_servers() */
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     const char *history;        /* the file; the value of the main server. NULL: none */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
+    const ap_directive_t *section;      /* <VirtualHost>, or NULL; set by vl_conf_check().
+                                 * Valid until post_config returns */
     const ap_directive_t *set_at[VL_AT_COUNT];  /* the line of this <VirtualHost> with the
                                  * setting; NULL: inherited or default.  Valid until
                                  * vl_conf_check() returns */
     vl_site_t *site;            /* set by vl_sites_find(), in vl_conf_check() */
-    const char *place;          /* file:line of <VirtualHost>, "" for the main server; set
-                                 * by vl_sites_find() */
     apr_uint32_t account;       /* account number of the site in shared memory; set by
                                  * vl_accounts_post_config(). Requests belong to
                                  * vl_accounts_find() */
@@ -118,7 +120,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base, void *add);
 vl_conf_t *vl_conf_get(const server_rec *s);
 /* Returns an array of server_rec *: the main server, then the vhosts in the order of the
  * configuration file.  httpd's own list has the vhosts in reverse order. */
-apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
+const apr_array_header_t *vl_conf_servers(const server_rec *main_server);
 /* Returns the limits that can change while the server runs, as configured. */
 vl_values_t vl_conf_values(const vl_conf_t *conf);
 /* Changes the configured value of one of them. */

@@ -22,6 +22,56 @@ static void copy_shared_conf(apr_pool_t *p, server_rec *s,
                              apr_pmemdup(p, conf, sizeof(*conf)));
 }
 
+static const apr_array_header_t *list_servers(apr_pool_t *p, server_rec *main_server)
+{
+    apr_array_header_t *servers;
+    server_rec *s, **to;
+    int n = 1;
+
+    for (s = main_server->next; s; s = s->next)
+        n++;
+    servers = apr_array_make(p, n, sizeof(server_rec *));
+    servers->nelts = n;
+    to = (server_rec **)servers->elts;
+    to[0] = main_server;
+    for (s = main_server->next; s; s = s->next)
+        to[--n] = s;
+    return servers;
+}
+
+/* A <VirtualHost> section.  httpd gives the server the directive's pointer to the file name
+ * (virtualhost_section() in server/core.c). */
+typedef struct place_t {
+    const char *file;
+    apr_uintptr_t line;
+} place_t;
+
+/* Finds the section of each server.  One walk of the tree serves all servers. */
+static void find_sections(apr_pool_t *ptemp, const apr_array_header_t *servers)
+{
+    apr_hash_t *sections = apr_hash_make(ptemp);
+    const ap_directive_t *d;
+    int i;
+
+    for (d = ap_conftree; d; d = d->next) {
+        place_t *at;
+
+        if (*d->directive != '<' || ap_cstr_casecmp(d->directive, "<VirtualHost"))
+            continue;
+        at = apr_palloc(ptemp, sizeof(*at));
+        at->file = d->filename;
+        at->line = (apr_uintptr_t)d->line_num;
+        if (!apr_hash_get(sections, at, sizeof(*at)))
+            apr_hash_set(sections, at, sizeof(*at), d);
+    }
+    for (i = 0; i < servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        const place_t at = { s->defn_name, s->defn_line_number };
+
+        vl_conf_get(s)->section = s->is_virtual ? apr_hash_get(sections, &at, sizeof(at)) : NULL;
+    }
+}
+
 /* Replaces unset values by their defaults. */
 static void fill_defaults(vl_conf_t *conf)
 {
@@ -169,13 +219,15 @@ void vl_conf_post_config(const server_rec *main_server)
 apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
                            server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    const apr_array_header_t *servers = list_servers(p, main_server);
     apr_status_t rv;
     int i;
 
+    vl_conf_get(main_server)->servers = servers;
     /* Copy all structs first, while the main server's struct is unmodified. */
     for (i = 0; i < servers->nelts; i++)
         copy_shared_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
+    find_sections(ptemp, servers);
     rv = vl_plans_find(main_server);
     if (rv == APR_SUCCESS)
         rv = vl_sites_find(p, ptemp, main_server);
@@ -190,6 +242,8 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS)
         rv = check_accounts(ptemp, servers);
     disable_on_unknown_mpm(main_server, servers);
+    if (rv == APR_SUCCESS)
+        vl_sites_list(p, main_server);
     if (rv == APR_SUCCESS && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         vl_conf_post_config(main_server);
     return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;

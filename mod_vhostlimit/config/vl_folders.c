@@ -36,8 +36,7 @@ static const vl_conf_t *conf_of(const ap_directive_t *section)
     const server_rec *s;
 
     for (s = ap_server_conf; s && section; s = s->next) {
-        if (s->is_virtual && s->defn_name && s->defn_line_number == (unsigned)section->line_num
-            && !strcmp(s->defn_name, section->filename))
+        if (vl_conf_get(s)->section == section)
             return vl_conf_get(s);
     }
     return NULL;

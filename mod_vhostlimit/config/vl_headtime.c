@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <apr_hash.h>
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
@@ -93,50 +92,21 @@ static int read_level(apr_pool_t *p, vl_headtime_t *time, const ap_directive_t *
     return set;
 }
 
-static const char *place(apr_pool_t *p, const char *file, unsigned line)
-{
-    return apr_psprintf(p, "%u %s", line, file);
-}
-
-/* Returns the <VirtualHost> sections by their places.  One walk serves all servers: a server
- * with thousands of virtual hosts would walk for seconds, with connections waiting. */
-static apr_hash_t *find_sections(apr_pool_t *p)
-{
-    apr_hash_t *sections = apr_hash_make(p);
-    const ap_directive_t *d;
-
-    for (d = ap_conftree; d; d = d->next) {
-        const char *key;
-
-        if (ap_cstr_casecmp(d->directive, "<VirtualHost"))
-            continue;
-        key = place(p, d->filename, (unsigned)d->line_num);
-        if (!apr_hash_get(sections, key, APR_HASH_KEY_STRING))
-            apr_hash_set(sections, key, APR_HASH_KEY_STRING, d);
-    }
-    return sections;
-}
-
 void vl_headtime_post_config(server_rec *main_server)
 {
     int loaded = ap_find_linked_module("mod_reqtimeout.c") != NULL;
     vl_headtime_t base = loaded ? defaults : unlimited;
-    apr_hash_t *sections;
     apr_pool_t *p;
     server_rec *s;
     int in_main;
 
     apr_pool_create(&p, main_server->process->pool);
-    sections = find_sections(p);
     in_main = read_level(p, &base, ap_conftree, loaded);
     for (s = main_server; s; s = s->next) {
         vl_headtime_t *time = &vl_conf_get(s)->head_time;
-        const ap_directive_t *section = NULL;
+        const ap_directive_t *section = vl_conf_get(s)->section;
 
         *time = base;
-        if (s->is_virtual && s->defn_name)
-            section = apr_hash_get(sections, place(p, s->defn_name, s->defn_line_number),
-                                   APR_HASH_KEY_STRING);
         if (section)
             merge(time, in_main, read_level(p, time, section->first_child, loaded));
         /* mod_ssl treats "Listen 443 https" as SSLEngine on. */

@@ -179,14 +179,9 @@ static void put_script_folders(apr_pool_t *p, const cell_t *cell,
 /* Returns the directives of <VirtualHost>. */
 static const ap_directive_t *directives_of(const server_rec *s)
 {
-    const ap_directive_t *d;
+    const ap_directive_t *section = vl_conf_get(s)->section;
 
-    for (d = ap_conftree; d; d = d->next) {
-        if (d->line_num == (int)s->defn_line_number && s->defn_name
-            && !ap_cstr_casecmp(d->directive, "<VirtualHost") && !strcmp(d->filename, s->defn_name))
-            return d->first_child;
-    }
-    return NULL;
+    return section ? section->first_child : NULL;
 }
 
 static int by_path(const void *a, const void *b)
@@ -451,37 +446,38 @@ static const char *cannot_enforce(apr_pool_t *p, const cell_t *cell)
     return why;
 }
 
-/* Returns 1 if a directive of that name is used in the list, sections included. */
-static int has_directive(const ap_directive_t *first, const char *name, int enters_vhosts)
+/* Returns 1 if a directive of that name is used in the list, in sections too but not in
+ * <VirtualHost>. */
+static int has_directive(const ap_directive_t *first, const char *name)
 {
     const ap_directive_t *d;
 
     for (d = first; d; d = d->next) {
         if (!ap_cstr_casecmp(d->directive, name))
             return 1;
-        if (d->first_child && (enters_vhosts || ap_cstr_casecmp(d->directive, "<VirtualHost"))
-            && has_directive(d->first_child, name, enters_vhosts))
+        if (d->first_child && ap_cstr_casecmp(d->directive, "<VirtualHost")
+            && has_directive(d->first_child, name))
             return 1;
     }
     return 0;
 }
 
 /* The program suexec is setuid, which a sandbox does not allow: no program would start. */
-static int uses_suexec(const server_rec *s)
+static int uses_suexec(const ap_directive_t *directives)
 {
     return ap_find_linked_module("mod_suexec.c") && ap_unixd_config.suexec_enabled
-           && (has_directive(ap_conftree, "SuexecUserGroup", 0)
-               || (s->is_virtual && has_directive(directives_of(s), "SuexecUserGroup", 0)));
+           && has_directive(directives, "SuexecUserGroup");
 }
 
-/* Returns NULL, or an error in the configuration of the virtual host. */
-static const char *config_error(apr_pool_t *p, const server_rec *s)
+/* Returns NULL, or an error in the configuration of the virtual host.  inherits_suexec: the
+ * main server uses suexec. */
+static const char *config_error(apr_pool_t *p, const server_rec *s, int inherits_suexec)
 {
     const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
     struct stat file;
     int i;
 
-    if (uses_suexec(s))
+    if (inherits_suexec || uses_suexec(directives_of(s)))
         return "suexec is a setuid program, which cannot run in a sandbox: remove "
                "SuexecUserGroup, or write VhostLimitSandbox Off";
     if (ap_find_linked_module("mpm_itk.c"))
@@ -571,16 +567,16 @@ static void report_weakness(const server_rec *main_server, const apr_array_heade
 
 apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    const apr_array_header_t *servers = vl_conf_servers(main_server);
     int is_test = ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
     apr_array_header_t *cells;
     apr_status_t rv = APR_SUCCESS;
-    int i, count = 0;
+    int i, count = 0, inherits_suexec = uses_suexec(ap_conftree);
 
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
         const char *error = vl_conf_get(s)->sandbox == VL_SANDBOX_OFF
-                            ? NULL : config_error(ptemp, s);
+                            ? NULL : config_error(ptemp, s, inherits_suexec);
 
         if (!error)
             continue;
@@ -620,7 +616,7 @@ static void set_programs(const cell_t *cell, const vl_sandbox_t *sandbox)
 apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart)
 {
-    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    const apr_array_header_t *servers = vl_conf_servers(main_server);
     apr_array_header_t *cells = find_cells(p, servers);
     apr_status_t rv = APR_SUCCESS;
     int i, count = 0;
@@ -657,7 +653,7 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
 static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *main_server,
                                                     const vl_site_t *site)
 {
-    const apr_array_header_t *servers = vl_conf_servers(p, main_server);
+    const apr_array_header_t *servers = vl_conf_servers(main_server);
     cell_t cell = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
     const apr_array_header_t *roots;
     int i;

@@ -23,13 +23,12 @@ typedef struct base_t {
 /* State of one call of vl_sites_find(). */
 typedef struct finder_t {
     apr_pool_t *p, *ptemp;
-    apr_hash_t *named;          /* sections that have a ServerName, by file and line */
     apr_hash_t *by_name;        /* base_t *, by server_name */
     apr_hash_t *groups;         /* vl_site_t *, by name of the group */
     apr_hash_t *files;          /* names of cgroups in use */
     apr_array_header_t *bases;  /* base_t * */
     apr_array_header_t *sites;  /* vl_site_t *: the bases without groups, and the groups */
-    const apr_array_header_t *confs;    /* vl_site_conf_t *; NULL: none */
+    apr_hash_t *confs;          /* arrays of vl_site_conf_t *, by name; NULL: there are none */
 } finder_t;
 
 /* A setting that the virtual hosts of a site share. */
@@ -88,39 +87,16 @@ static int has_server_name(const ap_directive_t *d)
     return d != NULL;
 }
 
-static const char *place(apr_pool_t *p, const char *file, int line)
-{
-    return apr_psprintf(p, "%s:%d", file ? file : "?", line);
-}
-
-/* Finds the <VirtualHost> sections that have a ServerName.  A server_rec does not tell: httpd
- * gives one without ServerName the name of the main server or of its address. */
-static apr_hash_t *find_named(apr_pool_t *ptemp)
-{
-    apr_hash_t *named = apr_hash_make(ptemp);
-    const ap_directive_t *d;
-
-    for (d = ap_conftree; d; d = d->next) {
-        if (!ap_cstr_casecmp(d->directive, "<VirtualHost")
-            && has_server_name(d->first_child))
-            apr_hash_set(named, place(ptemp, d->filename, d->line_num),
-                         APR_HASH_KEY_STRING, d);
-    }
-    return named;
-}
-
-/* Returns the ServerName of the configuration in lower case, or NULL. */
+/* Returns the ServerName of the configuration in lower case, or NULL.  A server_rec does not
+ * tell: httpd gives one without ServerName the name of the main server or of its address. */
 static const char *server_name(const finder_t *finder, const server_rec *s)
 {
-    int is_named = s->is_virtual
-                   ? apr_hash_get(finder->named,
-                                  place(finder->ptemp, s->defn_name,
-                                        (int)s->defn_line_number),
-                                  APR_HASH_KEY_STRING) != NULL
-                   : has_server_name(ap_conftree);
+    const ap_directive_t *section = vl_conf_get(s)->section;
+    const ap_directive_t *first = s->is_virtual ? section ? section->first_child : NULL
+                                                : ap_conftree;
     char *name;
 
-    if (!is_named || !s->server_hostname)
+    if (!has_server_name(first) || !s->server_hostname)
         return NULL;
     name = apr_pstrdup(finder->p, s->server_hostname);
     ap_str_tolower(name);
@@ -141,15 +117,21 @@ static vl_site_t *make_site(const finder_t *finder)
 /* Adds the sections of that name to the list. */
 static void find_confs(const finder_t *finder, const char *name, apr_array_header_t *confs)
 {
+    const apr_array_header_t *found;
+    char *lower;
     int i;
 
-    for (i = 0; finder->confs && i < finder->confs->nelts; i++) {
-        vl_site_conf_t *conf = APR_ARRAY_IDX(finder->confs, i, vl_site_conf_t *);
+    if (!finder->confs)
+        return;
+    lower = apr_pstrdup(finder->ptemp, name);
+    ap_str_tolower(lower);
+    found = apr_hash_get(finder->confs, lower, APR_HASH_KEY_STRING);
+    for (i = 0; found && i < found->nelts; i++) {
+        vl_site_conf_t *conf = APR_ARRAY_IDX(found, i, vl_site_conf_t *);
 
-        if (conf->is_used || ap_cstr_casecmp(conf->name, name))
-            continue;
+        if (!conf->is_used)
+            APR_ARRAY_PUSH(confs, vl_site_conf_t *) = conf;
         conf->is_used = 1;
-        APR_ARRAY_PUSH(confs, vl_site_conf_t *) = conf;
     }
 }
 
@@ -257,14 +239,14 @@ static apr_status_t join_group(finder_t *finder, base_t *base)
  * names of cgroups, so that every site has a cgroup of its own. */
 static const char *unique_name(const finder_t *finder, const char *name)
 {
-    const char *unique = name;
+    const char *unique = name, *file = vl_cgroup_file_name(finder->ptemp, name);
     unsigned n = 1;
 
-    while (apr_hash_get(finder->files, vl_cgroup_file_name(finder->ptemp, unique),
-                        APR_HASH_KEY_STRING))
+    while (apr_hash_get(finder->files, file, APR_HASH_KEY_STRING)) {
         unique = apr_psprintf(finder->p, "%s#%u", name, ++n);
-    apr_hash_set(finder->files, vl_cgroup_file_name(finder->ptemp, unique),
-                 APR_HASH_KEY_STRING, unique);
+        file = vl_cgroup_file_name(finder->ptemp, unique);
+    }
+    apr_hash_set(finder->files, file, APR_HASH_KEY_STRING, unique);
     return unique;
 }
 
@@ -437,14 +419,32 @@ static apr_status_t share_settings(apr_pool_t *p, const vl_site_t *site)
 
 /* --- all ------------------------------------------------------------------ */
 
+/* Returns the <VhostLimitSite> sections by name. */
+static apr_hash_t *confs_by_name(apr_pool_t *ptemp, const apr_array_header_t *confs)
+{
+    apr_hash_t *by_name = confs ? apr_hash_make(ptemp) : NULL;
+    int i;
+
+    for (i = 0; confs && i < confs->nelts; i++) {
+        vl_site_conf_t *conf = APR_ARRAY_IDX(confs, i, vl_site_conf_t *);
+        apr_array_header_t *same = apr_hash_get(by_name, conf->name, APR_HASH_KEY_STRING);
+
+        if (!same) {
+            same = apr_array_make(ptemp, 1, sizeof(vl_site_conf_t *));
+            apr_hash_set(by_name, conf->name, APR_HASH_KEY_STRING, same);
+        }
+        APR_ARRAY_PUSH(same, vl_site_conf_t *) = conf;
+    }
+    return by_name;
+}
+
 static finder_t *make_finder(apr_pool_t *p, apr_pool_t *ptemp, int servers)
 {
     finder_t *finder = apr_palloc(ptemp, sizeof(*finder));
 
     finder->p = p;
     finder->ptemp = ptemp;
-    finder->named = find_named(ptemp);
-    finder->confs = vl_conf_get(ap_server_conf)->site_confs;
+    finder->confs = confs_by_name(ptemp, vl_conf_get(ap_server_conf)->site_confs);
     finder->by_name = apr_hash_make(ptemp);
     finder->groups = apr_hash_make(ptemp);
     finder->files = apr_hash_make(ptemp);
@@ -472,7 +472,7 @@ void vl_sites_report_unused(const server_rec *main_server)
 apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
                            server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    const apr_array_header_t *servers = vl_conf_servers(main_server);
     finder_t *finder = make_finder(p, ptemp, servers->nelts);
     apr_array_header_t *bases = apr_array_make(ptemp, servers->nelts,
                                                sizeof(base_t *));
@@ -503,15 +503,13 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
         vl_conf_get(s)->site = APR_ARRAY_IDX(bases, i, base_t *)->site;
-        vl_conf_get(s)->place = s->is_virtual
-            ? place(p, s->defn_name, (int)s->defn_line_number) : "";
     }
     return failed;
 }
 
-apr_array_header_t *vl_sites_servers(apr_pool_t *p, server_rec *main_server)
+void vl_sites_list(apr_pool_t *p, const server_rec *main_server)
 {
-    apr_array_header_t *all = vl_conf_servers(p, main_server);
+    const apr_array_header_t *all = vl_conf_servers(main_server);
     apr_array_header_t *servers = apr_array_make(p, all->nelts,
                                                  sizeof(server_rec *));
     int i;
@@ -523,5 +521,10 @@ apr_array_header_t *vl_sites_servers(apr_pool_t *p, server_rec *main_server)
         if (conf->mode != VL_MODE_OFF && vhost_of(conf->site, 0) == s)
             APR_ARRAY_PUSH(servers, server_rec *) = s;
     }
-    return servers;
+    vl_conf_get(main_server)->sites = servers;
+}
+
+const apr_array_header_t *vl_sites_servers(const server_rec *main_server)
+{
+    return vl_conf_get(main_server)->sites;
 }

@@ -33,7 +33,9 @@ void vl_sites_report_unused(const server_rec *main_server);
 
 /* Returns an array of server_rec *: the first virtual host of each site that takes part
  * (not VhostLimit Off). */
-apr_array_header_t *vl_sites_servers(apr_pool_t *p, server_rec *main_server);
+const apr_array_header_t *vl_sites_servers(const server_rec *main_server);
+/* Parent: makes that array, after vl_sites_find() and when a site has been turned off. */
+void vl_sites_list(apr_pool_t *p, const server_rec *main_server);
 
 /* Returns an address of a virtual host as <VirtualHost> has it, such as "*:80". */
 const char *vl_sites_address(apr_pool_t *p, const server_addr_rec *address);

@@ -23,7 +23,7 @@ static apr_hash_t *by_site;         /* server_rec *: a virtual host of each site
 void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
 {
     apr_pool_t *p = s->process->pconf;
-    const apr_array_header_t *servers = vl_sites_servers(p, s);
+    const apr_array_header_t *servers = vl_sites_servers(s);
     int i;
 
     main_server = s;

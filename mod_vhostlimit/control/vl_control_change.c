@@ -148,7 +148,7 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us)
 
     if (!next_us || next_us > now_us)
         return next_us;
-    servers = vl_sites_servers(p, main_server);
+    servers = vl_sites_servers(main_server);
     for (i = 0; i < servers->nelts; i++)
         all_done &= expire_site(p, APR_ARRAY_IDX(servers, i, server_rec *), now_us);
     next_us = vl_shm_parent_next_us(segment);

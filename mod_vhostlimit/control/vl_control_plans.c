@@ -38,7 +38,7 @@ static int has_plan(const server_rec *s, const vl_plan_state_t *state)
 static vl_job_t *site_jobs(apr_pool_t *p, const vl_plan_state_t *state,
                            const vl_override_t *after, int *ret_n)
 {
-    const apr_array_header_t *servers = vl_sites_servers(p, main_server);
+    const apr_array_header_t *servers = vl_sites_servers(main_server);
     vl_job_t *jobs = apr_pcalloc(p, (apr_size_t)(servers->nelts + 1) * sizeof(*jobs));
     vl_key_e key;
     int i, n = 0;
@@ -142,7 +142,7 @@ static void put_keys(vl_out_t *out, unsigned keys, const vl_values_t *values)
 
 static void put_sites(vl_out_t *out, const vl_plan_state_t *state)
 {
-    const apr_array_header_t *servers = vl_sites_servers(out->pool, main_server);
+    const apr_array_header_t *servers = vl_sites_servers(main_server);
     const char *before = "";
     int i;
 

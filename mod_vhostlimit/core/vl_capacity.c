@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/vl_admit.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
 static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
@@ -56,6 +57,43 @@ apr_uint32_t vl_capacity_busy(const vl_shm_t *shm, apr_uint32_t c)
     return child->running - child->streams + child->occupied;
 }
 
+void vl_capacity_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->processes = processes;
+    shm->head->spare = spare;
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_capacity_count_children(vl_shm_t *shm)
+{
+    apr_uint32_t c, n = 0;
+
+    for (c = 0; c < shm->head->columns; c++)
+        n += shm->children[c].pid && shm->children[c].state != CHILD_DRAINING;
+    shm->head->attached = n;
+}
+
+/* What is kept free for other accounts may make the MPM see so many idle threads that it starts no
+ * further child process. While it can start some, their threads count as free too, until so few are
+ * left of those that run that it does. threads: of a child; 1 under prefork, where left is the
+ * number of idle children. */
+static apr_uint32_t with_growth(const vl_shm_t *shm, apr_uint32_t left, apr_uint32_t threads)
+{
+    const head_t *head = shm->head;
+    apr_uint32_t more = difference(head->processes, head->attached), needed = head->spare;
+
+    if (!more || !head->attached)
+        return left;
+    if (threads > 1) {
+        /* One idle thread of each child is not in left. */
+        needed = difference(head->spare, 1) / head->attached;
+        more = (more * threads + head->attached - 1) / head->attached;
+    }
+    return left && left >= needed ? left + more : left;
+}
+
 static int accepts_grants(const child_t *child)
 {
     return child->pid && !child->stalled && child->ring_len < RING_SIZE;
@@ -67,6 +105,12 @@ static apr_uint32_t left_for_parked(const vl_shm_t *shm, apr_uint32_t c)
     if (!accepts_grants(&shm->children[c]))
         return 0;
     return difference(vl_capacity_most(shm, c), vl_capacity_busy(shm, c));
+}
+
+/* ... with the growth that the MPM is capable of. */
+static apr_uint32_t left_growing(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t left)
+{
+    return with_growth(shm, left, shm->head->acceptor == c + 1 ? 1 : shm->children[c].threads);
 }
 
 apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t c)
@@ -110,7 +154,7 @@ int vl_capacity_may_accept(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t acc
     apr_uint32_t granted = granted_to(shm, c, account);
 
     return vl_queue_may_take(&shm->queue, account, threads_of(shm, c, account, granted),
-                             vl_capacity_left(shm, c));
+                             left_growing(shm, c, vl_capacity_left(shm, c)));
 }
 
 int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
@@ -119,10 +163,11 @@ int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t acco
     apr_uint32_t granted = granted_to(shm, c, account);
     apr_uint32_t held = threads_of(shm, c, account, granted);
 
-    if (vl_queue_may_take(&shm->queue, account, held, vl_capacity_left(shm, c)))
+    if (vl_queue_may_take(&shm->queue, account, held, left_growing(shm, c, vl_capacity_left(shm, c))))
         return 1;
     if (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
-        && vl_queue_may_take(&shm->queue, account, held, left_for_parked(shm, c)))
+        && vl_queue_may_take(&shm->queue, account, held,
+                             left_growing(shm, c, left_for_parked(shm, c))))
         return 1;
     return __atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
            && accepts_grants(&shm->children[c]);
@@ -146,7 +191,7 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 int vl_capacity_leaves_process(const vl_shm_t *shm, apr_uint32_t account)
 {
     return vl_queue_may_take(&shm->queue, account, processes_of(shm, account),
-                             processes_free(shm));
+                             with_growth(shm, processes_free(shm), 1));
 }
 
 /* The account's first unit never exceeds the threshold. A further one does if the account
@@ -165,7 +210,8 @@ int vl_capacity_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
         left = difference(vl_capacity_most(shm, shm->self) + 1,
                           vl_capacity_busy(shm, shm->self) - child->ring_len);
     }
-    return held > 1 && !vl_queue_may_take(&shm->queue, account, held - 1, left);
+    return held > 1 && !vl_queue_may_take(&shm->queue, account, held - 1,
+                                          with_growth(shm, left, child->threads));
 }
 
 /* Returns the free capacity of child c for an account that already holds all busy threads
@@ -174,7 +220,7 @@ static apr_uint32_t left_for_any_account(const vl_shm_t *shm, apr_uint32_t c)
 {
     apr_uint32_t left = vl_capacity_left(shm, c);
 
-    return vl_admit_more(vl_capacity_busy(shm, c), left) ? left : 0;
+    return vl_admit_more(vl_capacity_busy(shm, c), left_growing(shm, c, left)) ? left : 0;
 }
 
 void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity)

@@ -318,6 +318,16 @@ void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
     vl_segment_unlock(shm);
 }
 
+const vl_values_t *vl_shm_post_config_values(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return &shm->accounts[account].override.now;
+}
+
+int vl_shm_post_config_knows_kills(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->accounts[account].kills_known;
+}
+
 static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
                             vl_account_snapshot_t *ret)
 {

@@ -75,6 +75,11 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
 /* Returns when the first timed override of an account that the configuration names ends;
  * 0: there is none. */
 apr_int64_t vl_shm_parent_next_us(vl_shm_t *shm);
+/* Returns the limits that the account has now. Only the parent writes them, so no lock is
+ * needed. */
+const vl_values_t *vl_shm_post_config_values(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns 1 after vl_shm_post_config_kills(). */
+int vl_shm_post_config_knows_kills(const vl_shm_t *shm, apr_uint32_t account);
 /* Sets the base of the account's kill counter when its group is first used: kills before
  * that are not reported. kills: from vl_kills_of(). */
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,

@@ -25,6 +25,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
@@ -68,6 +69,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     if (shm->head->acceptor == child + 1)
         vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
+    vl_capacity_count_children(shm);
     return left;
 }
 
@@ -94,6 +96,7 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
         shm->children[found].threads = threads;
         if (found >= shm->head->columns)
             shm->head->columns = found + 1;
+        vl_capacity_count_children(shm);
     }
     shm->self = found;
     vl_segment_unlock(shm);
@@ -110,6 +113,7 @@ static void set_state(vl_shm_t *shm, child_state_e state)
     child = &shm->children[shm->self];
     if (child->state != CHILD_DRAINING)
         child->state = state;
+    vl_capacity_count_children(shm);
     vl_segment_unlock(shm);
     vl_dispatch(shm);
 }

@@ -465,7 +465,9 @@ void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put
         const server_rec *s = APR_ARRAY_IDX(row->vhosts, i, server_rec *);
 
         put(out, i, s->server_hostname ? s->server_hostname : "",
-            addresses_of(out->pool, s), vl_conf_get(s)->place);
+            addresses_of(out->pool, s), !s->is_virtual ? ""
+            : apr_psprintf(out->pool, "%s:%u", s->defn_name ? s->defn_name : "?",
+                           s->defn_line_number));
     }
 }
 
