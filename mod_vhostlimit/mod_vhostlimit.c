@@ -40,7 +40,6 @@
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
-#include "core/vl_capacity.h"
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
@@ -355,8 +354,8 @@ static void tell_mpm(void)
 
     ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
     ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
-    vl_capacity_set_mpm(kept->shm, (apr_uint32_t)processes,
-                        is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
+    vl_slot_set_mpm(kept->shm, (apr_uint32_t)processes,
+                    is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
 }
 
 /* Runs before post_config, and is the only one of both that "httpd -t" runs. */

@@ -139,7 +139,7 @@ typedef struct head_t {
     apr_uint32_t children;
     apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
     apr_uint32_t attached;          /* children that are not draining */
-    apr_uint32_t processes, spare;  /* see vl_capacity_set_mpm() */
+    apr_uint32_t processes, spare;  /* see vl_slot_set_mpm() */
     apr_uint32_t used;              /* accounts of sites that have a name */
     apr_uint32_t generation;        /* of the configuration, starts at 1 */
     int died;                       /* 1: a child has died; atomic */

@@ -626,6 +626,15 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
     vl_dispatch_and_unlock(shm);
 }
 
+void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->processes = processes;
+    shm->head->spare = spare;
+    vl_dispatch_and_unlock(shm);
+}
+
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_flow_t *flow = &shm->queue.flows[account];
