@@ -6,7 +6,7 @@
  * the server that Apache would map its request to.
  * Owns the cache of (address a client connected to, host that it asks for) -> server, as
  * Apache maps it: the answer is Apache's own for a scratch request.
- * There is no lock: only the acceptor's thread may call. */
+ * There is no lock: only the acceptor's thread may call vl_classify(). */
 
 #include <sys/socket.h>
 
@@ -41,5 +41,9 @@ typedef struct vl_classified_t {
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
                           const struct sockaddr_storage *remote, socklen_t addr_len,
                           vl_classified_t *ret_found);
+
+/* Returns a request for the log: that of the ClientHello that is in the socket, with the server and
+ * the client that vl_classify() finds. Returns NULL without one. Any thread may call. */
+request_rec *vl_classify_hello(conn_rec *c);
 
 #endif

@@ -41,7 +41,6 @@
  *                   --too late-----------------------> FOR_MPM
  *                   --input while acceptor stalls----> FOR_MPM
  *   QUEUED          --granted or refused-------------> FOR_MPM
- *                   --refused beyond the queue, TLS--> RELEASED
  *                   --client has gone----------------> RELEASED
  *   FOR_MPM         --MPM asks for a connection------> IN_MPM
  *                   --relayed to a prefork child-----> RELEASED
