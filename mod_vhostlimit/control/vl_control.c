@@ -15,7 +15,8 @@
  *  - It releases fork_lock while the kernel sets a limit of a cgroup.  The kernel can need long
  *    to lower memory.max, because it reclaims memory then.  A restart waits for it, because
  *    stop() joins the thread.
- *  - What remains: the error log is written under fork_lock.
+ *  - It releases fork_lock while a piped error log is not read, and before each line of a long
+ *    answer if a thread waits to fork (vl_control_may_log()).
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
@@ -24,6 +25,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <apr_portable.h>
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
@@ -70,6 +73,7 @@ static struct control_t {
     uid_t uid;                      /* user that may connect, besides root */
     int end_fd;                     /* eventfd; readable: the thread must stop */
     int limit_fd;                   /* a file of a cgroup that is being written, or -1 */
+    int log_fd;                     /* of the error log; -1: it is syslog */
     pthread_t thread;
     apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
     client_t clients[CLIENTS];
@@ -79,9 +83,14 @@ static struct control_t {
  * and by every thread of the parent during fork(). */
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Threads that wait to fork. */
+static int forks;
+
 static void lock_for_fork(void)
 {
+    __atomic_add_fetch(&forks, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&fork_lock);
+    __atomic_sub_fetch(&forks, 1, __ATOMIC_RELAXED);
 }
 
 static void unlock_after_fork(void)
@@ -89,12 +98,28 @@ static void unlock_after_fork(void)
     pthread_mutex_unlock(&fork_lock);
 }
 
+int vl_control_may_log(void)
+{
+    struct pollfd pfds[] = { { .fd = control.log_fd, .events = POLLOUT },
+                             { .fd = control.end_fd, .events = POLLIN } };
+
+    if (__atomic_load_n(&forks, __ATOMIC_RELAXED) || (control.log_fd >= 0 && !poll(pfds, 1, 0))) {
+        pthread_mutex_unlock(&fork_lock);
+        if (control.log_fd >= 0)
+            poll(pfds, 2, -1);
+        while (__atomic_load_n(&forks, __ATOMIC_RELAXED))
+            sched_yield();
+        pthread_mutex_lock(&fork_lock);
+    }
+    return control.log_fd < 0 || pfds[0].revents;
+}
+
 /* vl_cgroup_write_hook. A child that is forked meanwhile has a copy of the descriptor, which only
  * root may have; vl_control_child_init() closes it. */
 static void let_fork(int fd)
 {
     if (fd < 0)
-        lock_for_fork();
+        pthread_mutex_lock(&fork_lock);
     control.limit_fd = fd;
     if (fd >= 0)
         unlock_after_fork();
@@ -520,6 +545,9 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
 
     control.kept = kept;
     control.uid = geteuid();
+    if (!main_server->error_log
+        || apr_os_file_get(&control.log_fd, main_server->error_log) != APR_SUCCESS)
+        control.log_fd = -1;
     vl_control_answer_post_config(main_server, shm);
     vl_control_change_post_config(main_server, shm, cg);
     vl_control_plans_post_config(main_server, plans);

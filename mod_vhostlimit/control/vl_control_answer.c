@@ -267,7 +267,7 @@ static const char *lease(const vl_command_t *command)
 
 apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
 {
-    if (vl_fleet_expire(segment, now_us))
+    if (vl_fleet_expire(segment, now_us) && vl_control_may_log())
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0064)
                      "vhostlimit-fleet has not renewed its leases in time: the configured "
                      "weights and limits hold on this server alone. Look at the service's "

@@ -15,6 +15,13 @@
 #include "config/vl_plans.h"
 #include "core/vl_shm.h"
 
+/* --- vl_control.c --- */
+
+/* The control thread calls it before it writes a line to the error log.  It waits, without the fork
+ * lock, until a piped log can take a line.  Returns 0 if the line must be left out, because the
+ * server stops or restarts meanwhile. */
+int vl_control_may_log(void);
+
 /* --- vl_control_answer.c --- */
 
 /* Parent: sets the data that commands read and change. */
