@@ -277,7 +277,9 @@ static void set_default_server(const struct sockaddr_storage *local,
     ret_found->server = find_server(&local_sa, "");
     ret_found->tls = (n > 0 && *bytes == 0x16)
                      || vl_conf_get(ret_found->server)->head_time.tls;
-    ret_found->bytes = n > 0 ? (apr_size_t)n : 0;
+    ret_found->bytes = ret_found->in_lines = n > 0 ? (apr_size_t)n : 0;
+    while (!ret_found->tls && ret_found->in_lines && bytes[ret_found->in_lines - 1] != '\n')
+        ret_found->in_lines--;
 }
 
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
