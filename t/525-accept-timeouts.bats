@@ -77,11 +77,14 @@ holds_on() { # <mpm>
 }
 
 extends_with() { # <as start_httpd>...
-  start_httpd -l reqtimeout "$@" 'RequestReadTimeout header=1-9,MinRate=20' 'AcceptFilter http none'
+  start_httpd "${ONE_CHILD[@]}" -l reqtimeout "$@" 'RequestReadTimeout header=1-9,MinRate=20' 'AcceptFilter http none'
   local slowly=() i
   for ((i = 0; i < 50; i++)); do slowly+=(@200 'xxxxxxxx'); done
+  suspend "$(httpd_children)"                   # accepts connections that have sent already
   begin 408 22 40 "${LINE}X: $(printf 'y%.0s' {1..500})"        # a line of 25 bytes: 1.25 s more
   begin 408 89 110 "${LINE}X: " "${slowly[@]}"
+  time_passes 300
+  kill -CONT "$(httpd_children)"
   all_end
 }
 

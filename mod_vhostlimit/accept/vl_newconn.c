@@ -26,19 +26,22 @@ static void pass(vl_newconn_t *newconn)
 static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     apr_int64_t now_us = vl_clock_us();
-    apr_size_t counted = found->in_lines > newconn->head_bytes ? found->in_lines
-                                                               : newconn->head_bytes;
 
     if (!newconn->head_since_us)
         newconn->head_since_us = now_us;
     newconn->client.tls = found->tls;
+    if (found->bytes > newconn->head_bytes) {
+        newconn->head_counted = found->in_lines > newconn->head_bytes ? found->in_lines
+                                                                      : newconn->head_bytes;
+        newconn->head_bytes = found->bytes;
+    }
     vl_waiters_lock();
     if (vl_newconn_watch_locked(newconn, EPOLLET)) {
         vl_newconn_move_until_locked(newconn, INCOMPLETE_HEAD,
                                      vl_headtime_deadline(
                                          found->server, found->tls,
-                                         newconn->head_since_us, now_us, counted));
-        newconn->head_bytes = found->bytes;
+                                         newconn->head_since_us, now_us,
+                                         newconn->head_counted));
     }
     else {
         vl_newconn_pass_locked(newconn);
@@ -75,7 +78,7 @@ static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
     const vl_conf_t *conf = vl_conf_get(found->server);
 
     newconn->head_since_us = 0;
-    newconn->head_bytes = 0;
+    newconn->head_bytes = newconn->head_counted = 0;
     newconn->http2 = found->http2;
     if (found->http2 && try_pass_with_thread(newconn, found))
         return;

@@ -161,12 +161,16 @@ static apr_uint32_t account_of(const conn_t *conn, const vl_conf_t *conf, apr_ui
            ? conf->account : found;
 }
 
-/* Tells the lease which account the next request of its connection waits in. */
+/* Tells the lease which account the next request of its connection waits in. A lease of another
+ * account ends, so that the request waits in its own. */
 static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                               apr_uint32_t account, apr_uint32_t next)
 {
     vl_client_id_t client = conn->client;
 
+    conn->is_foreign = !conn->master && vl_lease_is_foreign(conn->lease, account);
+    if (conn->is_foreign)
+        vl_lease_charge(conn->lease, APR_USEC_PER_SEC);
     if (next != account && conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, next, r->server, r, conn->sent, r->useragent_addr,
                             &client);
