@@ -5,7 +5,7 @@
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
  * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
  * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The
- * control thread calls these functions with the fork lock of vl_control.c held, if nothing
+ * control thread calls these functions with the fork lock (vl_control_fork.h) held, if nothing
  * else is said. */
 
 #include <httpd.h>
@@ -14,13 +14,6 @@
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_plans.h"
 #include "core/vl_shm.h"
-
-/* --- vl_control.c --- */
-
-/* The control thread calls it before it writes a line to the error log.  It waits, without the fork
- * lock, until a piped log can take a line.  Returns 0 if the line must be left out, because the
- * server stops or restarts meanwhile. */
-int vl_control_may_log(void);
 
 /* --- vl_control_answer.c --- */
 

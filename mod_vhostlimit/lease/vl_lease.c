@@ -702,9 +702,12 @@ void vl_lease_tick(apr_int64_t now_us)
     vl_waiters_lock();
     if (!vl_leases.parks && vl_leases.shm)
         close_idle_locked(now_us);
-    /* As long as the child does not stop, the acceptor's tick handles queue timeouts. */
-    if (vl_leases.stopping)
+    /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
+     * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */
+    if (vl_leases.stopping) {
         vl_waiters_expire_locked(now_us, EXPIRE_MOST);
+        vl_waiters_take_locked();
+    }
     if (vl_leases.wheel)
         vl_wheel_turn(vl_leases.wheel, now_us, expire_locked);
     vl_waiters_unlock();
