@@ -747,8 +747,13 @@ void vl_lease_child_drain(void)
 
     vl_waiters_lock();
     vl_leases.stopping = 1;
-    if (vl_leases.wheel)
-        vl_wheel_turn(vl_leases.wheel, APR_INT64_MAX / 2, expire_locked);
+    /* A connection whose first request comes after its TLS handshake is not idle. */
+    APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
+        if (vl_leases.wheel && lease->state == IDLE && !lease->requeue_at_head) {
+            vl_wheel_clear(&lease->timer);
+            expire_locked(&lease->timer);
+        }
+    }
     while (vl_leases.want_worker && !APR_RING_EMPTY(vl_leases.want_worker, vl_lease_t, link)) {
         lease = APR_RING_FIRST(vl_leases.want_worker);
         vl_lease_leave_ring_locked(lease);
