@@ -519,6 +519,21 @@ static void check_pools(doctor_t *doctor)
             doctor->facts->inside, doctor->facts->inside == 1 ? "" : "es");
 }
 
+/* --- the status page ------------------------------------------------------ */
+
+static void check_page(doctor_t *doctor)
+{
+    const char *said = doctor->facts->page, *dash = said ? strstr(said, " - ") : NULL;
+
+    if (!dash)
+        return;
+    if (!doctor->facts->page_status)
+        add(doctor, GOOD, "status page", "", "%s", dash + 3);
+    else
+        add(doctor, NOTE, "status page", "see The status page in docs/guides/monitoring.md; if "
+            "it has another address: vhostlimitctl doctor URL", "%s", dash + 3);
+}
+
 /* --- output --------------------------------------------------------------- */
 
 json_t *ctl_doctor_judge(const ctl_facts_t *facts)
@@ -540,6 +555,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_modules(&doctor);
     check_order(&doctor);
     check_pools(&doctor);
+    check_page(&doctor);
     return doctor.findings;
 }
 
@@ -589,7 +605,7 @@ static ctl_exit_e print_findings(const ctl_call_t *call, json_t *findings)
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error)
 {
     static const char *const words[] = { "modules", NULL };
-    ctl_facts_t facts = { .pid = 0 };
+    ctl_facts_t facts = { .page_url = call->args[0] };
     ctl_answer_t modules;
     ctl_state_t state;
     json_t *findings;

@@ -44,7 +44,7 @@ static const struct {
     { "report", 0, 0, ctl_report },
     { "size", 0, 1, ctl_size },
     { "fleet", 0, 0, ctl_fleet },
-    { "doctor", 0, 0, ctl_doctor }
+    { "doctor", 0, 1, ctl_doctor }
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -164,6 +164,23 @@ end_pool() { # <name>
   wait_until 10 gone "$pid"
 }
 
+@test "the status page: good, taken by another directive, not there, and shown to visitors of a proxy: notes" {
+  local shut="-z req('X-Forwarded-For') && -z req('X-Real-IP') && -z req('Forwarded') && -z req('Via')" page PATH=$TOP/conf:$PATH
+  start_httpd 'VhostLimit On' -x '<Location "/shown">' -x 'SetHandler vhostlimit-status' -x 'Require all granted' -x '</Location>' \
+    -x '<Location "/shut">' -x 'SetHandler vhostlimit-status' -x "Require expr \"$shut\"" -x '</Location>' -x 'Redirect 301 /taken http://a.test/'
+  page=http://127.0.0.1:$(httpd_port)
+  try ctl --json doctor "$page/shut"
+  echo "$output" >"$BATS_TEST_TMPDIR/doctor"
+  is "$(level_of 'status page')" good
+  for page in "$page/shown=visitors of a proxy on this machine can read it; use the Require lines" "$page/taken=status 301: another directive .* a virtual host of its own" \
+    "$page/none=status 404: another directive" "http://127.0.0.1:1/=curl: "; do
+    try ctl --json doctor "${page%%=*}"
+    echo "$output" >"$BATS_TEST_TMPDIR/doctor"
+    is "$(level_of 'status page')" note
+    like "$(words_of 'status page')" "^${page%%=*}.*${page#*=}.* / see The status page in docs/guides/monitoring.md"
+  done
+}
+
 @test "a server with mpm_itk does not start unless VhostLimit is Off" {
   requires prefork mpm_itk
   try start_httpd -m prefork 'VhostLimit On' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"

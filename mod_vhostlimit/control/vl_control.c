@@ -15,7 +15,8 @@
  *  - It releases fork_lock while the kernel sets a limit of a cgroup.  The kernel can need long
  *    to lower memory.max, because it reclaims memory then.  A restart waits for it, because
  *    stop() joins the thread.
- *  - What remains: the error log is written under fork_lock.
+ *  - It releases fork_lock while a piped error log is not read, and before each line of a long
+ *    answer if a thread waits to fork (vl_control_fork_may_log()).
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
@@ -39,8 +40,8 @@
 #include <mpm_common.h>
 
 #include "base/vl_clock.h"
-#include "cgroup/vl_cgroup_file.h"
 #include "control/vl_command.h"
+#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 #include "base/vl_private.h"
 
@@ -69,41 +70,10 @@ static struct control_t {
     pid_t pid;                      /* of the parent; 0: no thread runs */
     uid_t uid;                      /* user that may connect, besides root */
     int end_fd;                     /* eventfd; readable: the thread must stop */
-    int limit_fd;                   /* a file of a cgroup that is being written, or -1 */
     pthread_t thread;
     apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
     client_t clients[CLIENTS];
 } control;
-
-/* Held by the control thread while it changes the list of clients or creates an answer,
- * and by every thread of the parent during fork(). */
-static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_for_fork(void)
-{
-    pthread_mutex_lock(&fork_lock);
-}
-
-static void unlock_after_fork(void)
-{
-    pthread_mutex_unlock(&fork_lock);
-}
-
-/* vl_cgroup_write_hook. A child that is forked meanwhile has a copy of the descriptor, which only
- * root may have; vl_control_child_init() closes it. */
-static void let_fork(int fd)
-{
-    if (fd < 0)
-        lock_for_fork();
-    control.limit_fd = fd;
-    if (fd >= 0)
-        unlock_after_fork();
-}
-
-static void register_handlers(void)
-{
-    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
-}
 
 /* --- one client ----------------------------------------------------------- */
 
@@ -112,7 +82,7 @@ static void register_handlers(void)
  * the connection. */
 static void close_client(client_t *client)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     if (client->pool)
         apr_pool_destroy(client->pool);
     free(client->body);
@@ -121,7 +91,7 @@ static void close_client(client_t *client)
     client->fd = -1;
     client->pool = NULL;
     client->body = NULL;
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 /* Takes back the changes whose time is over, and finds out when the next one ends.  The
@@ -142,9 +112,9 @@ static void expire_locked(apr_int64_t now)
 
 static void expire(apr_int64_t now)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     expire_locked(now);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 /* Executes the command and starts sending its answer.  Takes fork_lock. */
@@ -153,13 +123,13 @@ static void make_answer(client_t *client, apr_size_t len)
     const server_rec *sandboxed = NULL;
     vl_out_t *out = NULL;
 
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
         out = vl_out_to_memory(client->pool);
         sandboxed = vl_control_answer(client->line, len, client->body, out);
         expire_locked(vl_clock_us());
     }
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
     if (sandboxed)
         vl_control_answer_sandbox(out, sandboxed);
     if (out)
@@ -300,9 +270,9 @@ static void accept_client_locked(client_t *client)
 
 static void accept_client(client_t *client)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     accept_client_locked(client);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 static void serve(client_t *client, short events, apr_int64_t now)
@@ -323,9 +293,9 @@ static apr_int64_t expire_leases(apr_int64_t now)
 {
     apr_int64_t due;
 
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     due = vl_control_leases_expire(now);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
     return due;
 }
 
@@ -391,7 +361,7 @@ static void *run(void *unused)
     int i;
 
     memset(pfds, 0, sizeof(pfds));
-    vl_cgroup_write_hook = let_fork;
+    vl_control_fork_begin(control.end_fd);
     expire(vl_clock_us());
     do {
         fill_pollfds(pfds);
@@ -495,7 +465,6 @@ static apr_status_t start(void)
 
     for (i = 0; i < CLIENTS; i++)
         control.clients[i].fd = -1;
-    control.limit_fd = -1;
     control.end_fd = eventfd(0, EFD_CLOEXEC);
     if (control.end_fd < 0)
         return errno;
@@ -514,7 +483,6 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             vl_control_kept_t *kept, vl_shm_t *shm,
                             const vl_cgroup_t *cg, vl_plans_kept_t *plans)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *path = ap_runtime_dir_relative(pconf, VL_CONTROL_SOCKET);
     apr_status_t rv;
 
@@ -523,7 +491,7 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     vl_control_answer_post_config(main_server, shm);
     vl_control_change_post_config(main_server, shm, cg);
     vl_control_plans_post_config(main_server, plans);
-    pthread_once(&once, register_handlers);
+    vl_control_fork_post_config(main_server);
     rv = ensure_socket(kept, path);
     if (rv == APR_SUCCESS)
         rv = start();
@@ -544,8 +512,7 @@ void vl_control_child_init(void)
         return;
     close(control.kept->fd);
     close(control.end_fd);
-    if (control.limit_fd >= 0)
-        close(control.limit_fd);
+    vl_control_fork_child_init();
     for (i = 0; i < CLIENTS; i++) {
         if (control.clients[i].fd >= 0)
             close(control.clients[i].fd);

@@ -5,7 +5,7 @@
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
  * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
  * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The
- * control thread calls these functions with the fork lock of vl_control.c held, if nothing
+ * control thread calls these functions with the fork lock (vl_control_fork.h) held, if nothing
  * else is said. */
 
 #include <httpd.h>

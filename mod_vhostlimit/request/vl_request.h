@@ -87,6 +87,7 @@ typedef struct conn_t {
     apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
+    int is_foreign;             /* the request waited in another account */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
