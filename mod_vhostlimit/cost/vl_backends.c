@@ -13,6 +13,7 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
+#include "cost/vl_database.h"
 #include "cost/vl_proc.h"
 
 /* A back end may wait for another one, such as a database. */
@@ -20,6 +21,11 @@
 /* Accounts that share a back end. Further ones take the place of the one that was seen
  * longest ago. */
 #define SHARES 64
+/* The same for a database server. Many servers have one for all sites. */
+#define DATABASE_SHARES 2048
+/* Database servers that one round looks at, and connections to them that are remembered. */
+#define DATABASES 16
+#define CONNECTIONS 16384
 /* Descriptors at which the processes of a back end had their connections. A worker that serves
  * one connection at a time has always the same one. */
 #define HINTS 8
@@ -50,6 +56,7 @@
 #define OWED_MOST_US (2 * APR_USEC_PER_SEC)
 /* Each time that CPU time is divided, what samples have found before counts an eighth less. */
 #define KEEP 8
+#define PAUSE_US (1 * APR_USEC_PER_SEC)
 /* Looks at shared back ends that one round remembers. */
 #define MOMENTS 256
 #define CALLS 256
@@ -93,9 +100,13 @@ typedef struct edges_t {
     } edge[EDGES];
 } edges_t;
 
+typedef struct backend_t backend_t;
+
 typedef struct process_t {
     struct process_t *next;         /* of the same back end */
+    backend_t *backend;
     pid_t pid;
+    int is_background;              /* of a database: it is not charged */
     int is_outside;                 /* of the cgroup tree */
     int is_program;                 /* it lives for one request */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
@@ -115,9 +126,16 @@ typedef struct process_t {
     edges_t *edges;                 /* NULL: not needed so far */
 } process_t;
 
-typedef struct backend_t {
-    struct backend_t *next;         /* of the free ones */
+struct backend_t {
+    backend_t *next;                /* of the free ones */
+    vl_backends_t *b;
     char name[128];
+    backend_t *same;                /* another address of the same database server, or NULL */
+    vl_database_t *database;        /* NULL: it is none, or not known to be one */
+    vl_database_clients_t clients;
+    int knows_database;
+    apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
+    apr_uint32_t asked_round;       /* see vl_database_ask() */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
     int forks;                      /* it has programs */
@@ -128,8 +146,8 @@ typedef struct backend_t {
     int hints, hint[HINTS];
     apr_uint32_t hint_changes;
     apr_uint32_t moment_round;      /* in which moment_ns of its processes was read */
-    int n_shares;
-    share_t shares[SHARES];
+    int n_shares, most_shares;
+    share_t *shares;
     int n_parents;
     pid_t parent[PARENTS];          /* of its processes */
     apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
@@ -145,7 +163,7 @@ typedef struct backend_t {
     int is_remote, is_pipe;
     int knows_owner;                /* see owner_of() */
     apr_uint32_t owner;
-} backend_t;
+};
 
 typedef struct user_t {             /* an account */
     struct user_t *next;            /* of the free ones */
@@ -155,6 +173,11 @@ typedef struct user_t {             /* an account */
     apr_uint64_t ns;                /* to be charged */
     vl_cost_by_e by;
 } user_t;
+
+typedef struct connection_t {       /* to a database server */
+    apr_uint64_t inode;             /* of the server's end */
+    apr_uint32_t account;           /* whose request waited for it last */
+} connection_t;
 
 typedef struct listens_t {          /* a process that has a listening socket open */
     apr_uint64_t inode;
@@ -205,6 +228,10 @@ struct vl_backends_t {
     int calls;
     vl_backends_folder_fn *folder;
     apr_hash_t *named;              /* see vl_backends_unfound() */
+    apr_pool_t *connection_pool;
+    apr_hash_t *connections;        /* inode -> connection_t */
+    backend_t *asked[DATABASES];    /* database servers that this round looks at */
+    int n_asked;
 };
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
@@ -215,6 +242,8 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     b->random = 1;
     apr_pool_create(&b->scratch, p);
     apr_pool_create(&b->scan_pool, p);
+    apr_pool_create(&b->connection_pool, p);
+    b->connections = apr_hash_make(b->connection_pool);
     b->listens = apr_array_make(b->scan_pool, 0, sizeof(listens_t));
     b->known = apr_hash_make(b->scan_pool);
     b->names = apr_hash_make(b->scan_pool);
@@ -259,7 +288,7 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->now_us = now_us;
     b->child = children;
     b->children = n;
-    b->moments = b->old_moments = b->calls = 0;
+    b->moments = b->old_moments = b->calls = b->n_asked = 0;
 }
 
 /* Returns a number that need not be unpredictable (xorshift32, Marsaglia 2003). */
@@ -276,15 +305,26 @@ static apr_uint32_t next_random(vl_backends_t *b)
 static backend_t *backend_get(vl_backends_t *b, const char *name)
 {
     backend_t *found = apr_hash_get(b->by_name, name, APR_HASH_KEY_STRING);
+    share_t *shares;
+    int most;
 
     if (found)
         return found;
     found = b->free_backends;
-    if (found)
+    if (found) {
         b->free_backends = found->next;
-    else
+    }
+    else {
         found = apr_palloc(b->pool, sizeof(*found));
+        found->most_shares = SHARES;
+        found->shares = apr_palloc(b->pool, SHARES * sizeof(*found->shares));
+    }
+    shares = found->shares;
+    most = found->most_shares;
     memset(found, 0, sizeof(*found));
+    found->b = b;
+    found->shares = shares;
+    found->most_shares = most;
     apr_cpystrn(found->name, name, sizeof(found->name));
     found->listen_fd = -1;
     found->scan_wait_us = SCAN_LEAST_US;
@@ -321,7 +361,7 @@ static share_t *share_get(backend_t *backend, apr_uint32_t account)
         if (backend->shares[i].seen_us < oldest->seen_us)
             oldest = &backend->shares[i];
     }
-    if (backend->n_shares < SHARES)
+    if (backend->n_shares < backend->most_shares)
         oldest = &backend->shares[backend->n_shares++];
     memset(oldest, 0, sizeof(*oldest));
     oldest->account = account;
@@ -338,7 +378,7 @@ static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t parent)
             return;
     }
     /* The CPU time of children of process 1, or of Apache's parent, is not the back end's. */
-    if (parent <= 1 || parent == b->server || backend->n_parents == PARENTS
+    if (parent <= 1 || parent == b->server || backend->n_parents == PARENTS || backend->database
         || !vl_proc_parent(parent, &children_ns))
         return;
     backend->parent[backend->n_parents] = parent;
@@ -351,8 +391,11 @@ static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
     edges_t *edges;
     apr_uint64_t unused;
 
-    if (process)
+    if (process) {
+        if (process->backend != backend && process->backend->database)
+            backend->same = process->backend;
         return process;
+    }
     process = b->free;
     if (process)
         b->free = process->next;
@@ -364,6 +407,7 @@ static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
     if (edges)
         memset(edges, 0, sizeof(*edges));
     process->pid = pid;
+    process->backend = backend;
     process->cpu_ns = vl_proc_cpu_ns(pid);
     if (process->cpu_ns < YOUNG_NS && vl_proc_age_us(pid) < YOUNG_US)
         process->cpu_ns = 0;
@@ -784,11 +828,30 @@ static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
 {
     share_t *share = share_get(backend, account);
     user_t *user = user_get(b, account);
+    int i;
 
+    /* What samples have found before a pause says nothing. */
+    for (i = 0; b->now_us - backend->seen_us > PAUSE_US && i < backend->n_shares; i++)
+        backend->shares[i].ns = 0;
     share->seen_us = backend->seen_us = b->now_us;
     user->seen_us = b->now_us;
     user->by = by;
-    user->last = backend;
+    if (!backend->database)
+        user->last = backend;
+}
+
+/* Counts a request of the account that waits for the back end. Returns the account's share. */
+static share_t *count_request(const vl_backends_t *b, backend_t *backend, apr_uint32_t account)
+{
+    share_t *share = share_get(backend, account);
+
+    if (share->round != b->round) {
+        share->users_before = share->round + 1 == b->round ? share->users : 0;
+        share->users = 0;
+        share->round = b->round;
+    }
+    share->users++;
+    return share;
 }
 
 /* A back end behind one that several accounts use belongs to the account whose virtual host names
@@ -923,6 +986,124 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
     return runs;
 }
 
+/* --- databases --------------------------------------------------------------------- */
+
+/* vl_database_clients_t */
+static apr_uint32_t whose(void *data, pid_t pid, apr_uint64_t inode)
+{
+    vl_backends_t *b = ((backend_t *)data)->b;
+    const connection_t *connection = apr_hash_get(b->connections, &inode, sizeof(inode));
+    const process_t *process;
+
+    if (connection)
+        return connection->account;
+    process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
+    return process && process->backend->n_shares == 1 ? process->backend->shares[0].account
+                                                      : VL_NO_FLOW;
+}
+
+static int requests_of(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests)
+{
+    const backend_t *backend = data;
+
+    if (n >= backend->n_shares)
+        return 0;
+    *ret_account = backend->shares[n].account;
+    *ret_requests = backend->shares[n].round == backend->b->round ? backend->shares[n].users : 0;
+    return 1;
+}
+
+static void note_found(void *data, pid_t pid, int is_background)
+{
+    backend_t *backend = data;
+
+    add_process(backend->b, backend, pid)->is_background = is_background;
+}
+
+static void note_used(void *data, apr_uint32_t account, apr_uint64_t ns)
+{
+    backend_t *backend = data;
+    share_t *share = share_get(backend, account);
+
+    share->ns += ns;
+    share->seen_us = backend->b->now_us;
+}
+
+/* Looks whether the back end's processes are those of a database server. */
+static void know_database(vl_backends_t *b, backend_t *backend)
+{
+    const vl_database_clients_t clients = { backend, whose, requests_of, note_found, note_used };
+    pid_t server;
+
+    if (backend->knows_database || !backend->processes)
+        return;
+    backend->knows_database = 1;
+    backend->clients = clients;
+    backend->database = vl_database_open(b->pool, backend->processes->pid, &backend->clients);
+    if (!backend->database)
+        return;
+    if (backend->most_shares < DATABASE_SHARES) {
+        share_t *more = apr_palloc(b->pool, DATABASE_SHARES * sizeof(*more));
+
+        memcpy(more, backend->shares, (size_t)backend->n_shares * sizeof(*more));
+        backend->shares = more;
+        backend->most_shares = DATABASE_SHARES;
+    }
+    /* Processes of PostgreSQL are children of the first one, MariaDB has none. */
+    server = vl_database_pid(backend->database);
+    backend->n_parents = 1;
+    backend->parent[0] = server;
+    (void)vl_proc_parent(server, &backend->parent_ns[0]);
+    add_process(b, backend, server);
+}
+
+static void note_connection(vl_backends_t *b, apr_uint64_t inode, apr_uint32_t account)
+{
+    connection_t *connection = apr_hash_get(b->connections, &inode, sizeof(inode));
+
+    if (!connection) {
+        if (apr_hash_count(b->connections) == CONNECTIONS) {
+            apr_pool_clear(b->connection_pool);
+            b->connections = apr_hash_make(b->connection_pool);
+        }
+        connection = apr_pcalloc(b->connection_pool, sizeof(*connection));
+        connection->inode = inode;
+        apr_hash_set(b->connections, &connection->inode, sizeof(connection->inode), connection);
+    }
+    connection->account = account;
+}
+
+/* A request waits for a database server whose sessions can be seen. */
+static vl_wait_for_e look_at_database(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                                      apr_uint64_t inode, apr_uint32_t *ret_runs)
+{
+    share_t *share = count_request(b, backend, account);
+    apr_uint32_t users = (share->users > share->users_before ? share->users : share->users_before)
+                         * b->stride;
+    int runs = vl_database_runs(backend->database, account);
+
+    note_use(b, backend, account, VL_COST_PROCESSES);
+    note_connection(b, inode, account);
+    *ret_runs = runs < 0 || (apr_uint32_t)runs >= users ? 1000 : (apr_uint32_t)runs * 1000 / users;
+    return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+}
+
+/* Asks a database server for its sessions, once in a round. Returns 1 if they can be seen. */
+static int ask_database(vl_backends_t *b, backend_t *backend)
+{
+    know_database(b, backend);
+    if (!backend->database)
+        return 0;
+    if (backend->asked_round != b->round && b->n_asked < DATABASES) {
+        backend->asked_round = b->round;
+        b->asked[b->n_asked++] = backend;
+        vl_database_ask(backend->database, b->now_us);
+    }
+    return !vl_database_fault(backend->database);
+}
+
+/* --- what a request waits for -------------------------------------------------------- */
+
 static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
                           int depth, apr_uint32_t *ret_runs);
 
@@ -930,18 +1111,12 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
 static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                             process_t *process, int depth)
 {
-    share_t *share = share_get(backend, account);
+    share_t *share = count_request(b, backend, account);
     apr_uint32_t users, runs;
     int i;
 
     sample_process(b, process);
     users = ++process->users > process->users_before ? process->users : process->users_before;
-    if (share->round != b->round) {
-        share->users_before = share->round + 1 == b->round ? share->users : 0;
-        share->users = 0;
-        share->round = b->round;
-    }
-    share->users++;
     runs = process->runs;
     if (!runs && depth < DEPTH_MOST
         && (process->threads > 1 || process->waits.n == VL_PROC_FDS)) {
@@ -962,8 +1137,13 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
                                      apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
                                      apr_uint32_t *ret_runs)
 {
-    process_t *process = find_process(b, backend, inode);
+    process_t *process;
 
+    if (backend->same)
+        backend = backend->same;
+    if (ask_database(b, backend))
+        return look_at_database(b, backend, account, inode, ret_runs);
+    process = find_process(b, backend, inode);
     if (!process && (scan_children(b, backend, inode, pid, tid)
                      || scan(b, backend, inode)))
         process = find_process(b, backend, inode);
@@ -973,6 +1153,9 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
         for (process = backend->processes; n; n--)
             process = process->next;
     }
+    /* It is known by now whether it is a database. */
+    if (backend->processes && !backend->knows_database && ask_database(b, backend))
+        return look_at_database(b, backend, account, inode, ret_runs);
     *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
     note_use(b, backend, account,
@@ -1046,7 +1229,7 @@ int vl_backends_moment(vl_backends_t *b)
 {
     backend_t *backend;
     process_t *process;
-    int i;
+    int i, databases = 0;
 
     for (i = 0; i < b->moments; i++) {
         backend = b->moment[i].backend;
@@ -1062,7 +1245,10 @@ int vl_backends_moment(vl_backends_t *b)
     for (i = 0; i < b->moments; i++)
         b->moment[i].process->moments++;
     b->epoch++;
-    return b->old_moments = b->moments;
+    b->old_moments = b->moments;
+    for (i = 0; i < b->n_asked; i++)
+        databases += vl_database_begin(b->asked[i]->database);
+    return b->old_moments || databases;
 }
 
 void vl_backends_end(vl_backends_t *b)
@@ -1071,6 +1257,8 @@ void vl_backends_end(vl_backends_t *b)
     apr_int64_t round_us = b->now_us - b->since_us;
     int i;
 
+    for (i = 0; i < b->n_asked; i++)
+        vl_database_end(b->asked[i]->database);
     for (i = b->old_moments; i < b->moments; i++)
         b->moment[i].process->moments++;
     for (i = 0; i < b->moments; i++) {
@@ -1122,7 +1310,8 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             remove_process(b, backend, at);
             continue;
         }
-        if (ns > process->cpu_ns && !(backend->estimates && process->is_program)) {
+        if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
+            && !process->is_background) {
             used += ns - process->cpu_ns;
             b->had_outside |= process->is_outside;
         }
@@ -1141,10 +1330,11 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             i--;
             continue;
         }
-        if (children_ns > backend->parent_ns[i] && (backend->gone || backend->forks)) {
+        if (children_ns > backend->parent_ns[i]
+            && (backend->gone || backend->forks || backend->database)) {
             ns = children_ns - backend->parent_ns[i];
             if (ns > backend->gone_ns)
-                used += backend->forks || ns - backend->gone_ns < most ? ns - backend->gone_ns
+                used += backend->forks || backend->database || ns - backend->gone_ns < most ? ns - backend->gone_ns
                                                                        : most;
             backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
         }
@@ -1156,6 +1346,12 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         backend->gone_ns = 0;
     if (!backend->gone_ns)
         backend->gone = 0;
+    if (backend->database) {
+        backend->background_ns += vl_database_background(backend->database, b->now_us);
+        ns = backend->background_ns < used ? backend->background_ns : used;
+        backend->background_ns -= ns;
+        used -= ns;
+    }
     if (used && !backend->owed_ns)
         backend->owed_since_us = b->now_us;
     backend->owed_ns += used;
@@ -1174,7 +1370,8 @@ static void divide(vl_backends_t *b, backend_t *backend)
         return;
     for (i = 0; i < backend->n_shares; i++) {
         sum += backend->shares[i].ns;
-        if (backend->shares[i].seen_us > last->seen_us)
+        if (backend->shares[i].account != VL_NO_FLOW
+            && (last->account == VL_NO_FLOW || backend->shares[i].seen_us > last->seen_us))
             last = &backend->shares[i];
     }
     if (backend->n_shares > 1 && !sum && b->now_us - backend->owed_since_us < OWED_MOST_US)
@@ -1184,7 +1381,7 @@ static void divide(vl_backends_t *b, backend_t *backend)
 
         part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
                    : share == last ? backend->owed_ns : 0;
-        if (part) {
+        if (part && share->account != VL_NO_FLOW) {
             user = user_get(b, share->account);
             user->ns += part;
             share->spent_ns += part;
@@ -1230,6 +1427,13 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
         if (((user_t *)user)->last == backend)
             ((user_t *)user)->last = NULL;
     }
+    for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &user);
+        if (((backend_t *)user)->same == backend)
+            ((backend_t *)user)->same = NULL;
+    }
+    if (backend->database)
+        vl_database_close(backend->database);
     apr_pool_clear(b->scratch);
     while (backend->processes)
         remove_process(b, backend, &backend->processes);
@@ -1254,6 +1458,12 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
         if (now_us - backend->seen_us > READ_US && now_us - backend->read_us < UNUSED_READ_US)
             continue;
         read_cpu(b, backend);
+        if (backend->database && !vl_database_pid(backend->database)) {
+            vl_database_close(backend->database);
+            backend->database = NULL;
+            backend->knows_database = backend->n_parents = 0;
+            backend->listener = 0;
+        }
         divide(b, backend);
         tell_spent(backend, spend, data);
         forget_shares(b, backend);
