@@ -171,6 +171,7 @@ typedef struct user_t {             /* an account */
     backend_t *last;                /* that it used, or NULL */
     apr_int64_t seen_us;
     apr_uint64_t ns;                /* to be charged */
+    apr_uint64_t database_ns;       /* the part of databases */
     vl_cost_by_e by;
 } user_t;
 
@@ -232,6 +233,8 @@ struct vl_backends_t {
     apr_hash_t *connections;        /* inode -> connection_t */
     backend_t *asked[DATABASES];    /* database servers that this round looks at */
     int n_asked;
+    int at_database;                /* see vl_backends_at_database() */
+    const char *said;               /* see vl_backends_unread() */
 };
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
@@ -1082,6 +1085,7 @@ static vl_wait_for_e look_at_database(vl_backends_t *b, backend_t *backend, apr_
                          * b->stride;
     int runs = vl_database_runs(backend->database, account);
 
+    b->at_database = 1;
     note_use(b, backend, account, VL_COST_PROCESSES);
     note_connection(b, inode, account);
     *ret_runs = runs < 0 || (apr_uint32_t)runs >= users ? 1000 : (apr_uint32_t)runs * 1000 / users;
@@ -1222,7 +1226,13 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
                                int fd, apr_uint32_t *ret_runs)
 {
+    b->at_database = 0;
     return look(b, account, pid, tid, fd, 0, ret_runs);
+}
+
+int vl_backends_at_database(const vl_backends_t *b)
+{
+    return b->at_database;
 }
 
 int vl_backends_moment(vl_backends_t *b)
@@ -1384,6 +1394,7 @@ static void divide(vl_backends_t *b, backend_t *backend)
         if (part && share->account != VL_NO_FLOW) {
             user = user_get(b, share->account);
             user->ns += part;
+            user->database_ns += backend->database ? part : 0;
             share->spent_ns += part;
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
@@ -1474,8 +1485,9 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
         apr_hash_this(i, NULL, NULL, &value);
         user = value;
         idle = now_us - user->seen_us > ACCOUNT_US;
-        charge(data, user->account, user->ns / 1000, user->by, idle);
+        charge(data, user->account, user->ns / 1000, user->database_ns / 1000, user->by, idle);
         user->ns %= 1000;
+        user->database_ns %= 1000;
         if (idle) {
             apr_hash_set(b->users, &user->account, sizeof(user->account), NULL);
             user->next = b->free_users;
@@ -1534,4 +1546,27 @@ apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
         name_once(b, backend, name);
     }
     return n;
+}
+
+void vl_backends_unread(vl_backends_t *b, vl_backends_unread_fn *say, char *ret_text, size_t size)
+{
+    apr_hash_index_t *i;
+    const char *why = NULL;
+    const backend_t *backend;
+    void *value;
+
+    ret_text[0] = '\0';
+    for (i = apr_hash_first(NULL, b->by_name); i && !why; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (backend->database && b->now_us - backend->seen_us < USED_US)
+            why = vl_database_fault(backend->database);
+        if (!why)
+            continue;
+        apr_snprintf(ret_text, size, "%s: %s", backend->name, why);
+        if (why != b->said)
+            say(backend->name, why);
+    }
+    if (why)
+        b->said = why;
 }
