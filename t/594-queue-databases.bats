@@ -123,6 +123,12 @@ compare_all() { # <title>
   load_both "$1" '/sql.php?ms=20' '/sql.php?ms=2' "$a" "$b"
   b=$(cost_of b '/sql.php?sleep=50' 10)
   load_both "$1, b sleeps" '/sql.php?ms=20' '/sql.php?sleep=50' "$a" "$b"
+}
+
+# Each worker of PHP keeps a connection for each site.
+compare_kept() { # <title>
+  local name a b
+  for name in a b; do ab -q -n 60 -c 12 -H "Host: $name.test" "http://127.0.0.1:$(httpd_port)/sql.php?ms=1&keep=1" >/dev/null; done
   a=$(cost_of a '/sql.php?ms=20&keep=1' 40)
   b=$(cost_of b '/sql.php?ms=2&keep=1' 80)
   load_both "$1, connections kept" '/sql.php?ms=20&keep=1' '/sql.php?ms=2&keep=1' "$a" "$b"
@@ -134,6 +140,7 @@ compare_all() { # <title>
   start_mariadb
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
   compare_all 'MariaDB, two pools'
+  compare_kept 'MariaDB, two pools'
 }
 
 @test "MariaDB: a pool that two sites share, and TCP" {
@@ -142,6 +149,7 @@ compare_all() { # <title>
   start_mariadb
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
   compare_all 'MariaDB, shared pool'
+  compare_kept 'MariaDB, shared pool'
   pages 'kind = mariadb' "at = 127.0.0.1" "port = $(free_port sql)"
   compare_all 'MariaDB, shared pool, TCP'
 }
@@ -152,6 +160,7 @@ compare_all() { # <title>
   start_postgres
   pages 'kind = postgresql' "at = $HTTPD_ROOT/app/run" "port = $(free_port sql)"
   compare_all 'PostgreSQL, two pools'
+  compare_kept 'PostgreSQL, two pools'
 }
 
 @test "PostgreSQL: a pool that two sites share, and TCP" {
@@ -160,6 +169,42 @@ compare_all() { # <title>
   start_postgres
   pages 'kind = postgresql' "at = $HTTPD_ROOT/app/run" "port = $(free_port sql)"
   compare_all 'PostgreSQL, shared pool'
+  compare_kept 'PostgreSQL, shared pool'
   pages 'kind = postgresql' 'at = 127.0.0.1' "port = $(free_port sql)"
   compare_all 'PostgreSQL, shared pool, TCP'
+}
+
+@test "MariaDB: it restarts under load, and is charged again" {
+  requires mariadb
+  local before
+  two_pools
+  start_mariadb
+  pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
+  is "$(web "$(url a '/sql.php?ms=1')")" asked
+  begin_load a 4 '/sql.php?ms=5'
+  is_charged() { (($(charged a) > before + 200000)); }
+  before=0
+  wait_until 10 is_charged
+  stop_app mariadb
+  LOG_MAY_SAY=php
+  is "$(get b /)" 200
+  run_mariadb
+  before=$(charged a)
+  wait_until 10 is_charged
+  like "$(status_json | jq -r .sampler.unread)" '^$'
+}
+
+@test "MariaDB: a server that does not let root in is named, and divided between the requests" {
+  requires mariadb
+  two_pools
+  LOG_MAY_SAY=VL0080
+  start_mariadb
+  sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
+  pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
+  begin_load a 4 '/sql.php?ms=5'
+  is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'does not let root in'* ]]; }
+  wait_until 10 is_named
+  error_log_has VL0080
+  is_charged() { (($(charged a) > 100000)); }
+  wait_until 10 is_charged
 }

@@ -49,7 +49,7 @@ typedef struct session_t {
     apr_uint32_t account;           /* VL_NO_FLOW: not known */
     int sleeps;                     /* MariaDB says that it waits for its client */
     int runs;                       /* it wants a processor */
-    apr_uint64_t ns;                /* CPU time when the moment began */
+    apr_uint64_t ns;                /* CPU time in the moment */
 } session_t;
 
 typedef struct client_t {           /* of a session */
@@ -61,13 +61,15 @@ typedef struct client_t {           /* of a session */
 typedef struct dprocess_t {         /* of PostgreSQL */
     pid_t pid;
     duser_t *user;                  /* NULL: a background process */
+    apr_uint64_t ns;                /* CPU time when the moment began */
     apr_uint32_t list;              /* that had it last */
 } dprocess_t;
 
 typedef struct dthread_t {          /* of MariaDB */
     pid_t tid;
     int has_served;                 /* a connection: it is no background thread */
-    apr_uint64_t ns;                /* what it had used as a background thread */
+    apr_uint64_t ns;                /* CPU time when the moment began, or when it was last read as a
+                                     * background thread */
 } dthread_t;
 
 struct vl_database_t {
@@ -85,6 +87,7 @@ struct vl_database_t {
     char path[96];                  /* of its Unix socket */
     const char *fault;
     apr_int64_t now_us, next_us, connect_us, background_us;
+    apr_uint64_t cost_ns;           /* of this list */
     apr_uint64_t own_ns;            /* CPU time of the own connection's thread */
     apr_uint32_t list;              /* its number */
     session_t session[SESSIONS];
@@ -320,8 +323,6 @@ void vl_database_ask(vl_database_t *d, apr_int64_t now_us)
         return;
     connect_mariadb(d);
     (void)vl_mysql_answer(d->mysql, 0, &unused);
-    if (now_us >= d->next_us)
-        vl_mysql_ask(d->mysql);
 }
 
 static dthread_t *thread_get(vl_database_t *d, pid_t tid)
@@ -336,28 +337,31 @@ static dthread_t *thread_get(vl_database_t *d, pid_t tid)
     return thread;
 }
 
+static apr_uint64_t since(apr_uint64_t now, apr_uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
 /* Copies MariaDB's list. Returns 0 if it has not come. */
 static int list_mariadb(vl_database_t *d)
 {
     const vl_mysql_row_t *rows;
     int i, n = vl_mysql_answer(d->mysql, ANSWER_MS, &rows);
 
-    if (vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
-        vl_mysql_close(d->mysql);
-        d->connect_us = d->now_us + DENIED_AGAIN_US;
-        d->fault = "it does not let root in without a password";
-    }
     if (n < 0)
         return 0;
     d->fault = NULL;
     d->sessions = 0;
     for (i = 0; i < n; i++) {
         session_t *session = add_session(d, rows[i].id, rows[i].tid, user_get(d, rows[i].user));
+        dthread_t *thread = thread_get(d, rows[i].tid);
 
         if (!session)
             break;
         session->sleeps = rows[i].sleeps;
-        thread_get(d, rows[i].tid)->has_served = 1;
+        if (thread->has_served)
+            session->ns = since(vl_proc_thread_ns(d->pid, session->tid), thread->ns);
+        thread->has_served = 1;
     }
     return 1;
 }
@@ -402,12 +406,14 @@ static int know_process(vl_database_t *d, dprocess_t *process)
     return 1;
 }
 
-/* PostgreSQL's sessions are the child processes of its first one. */
-static void list_postgres(vl_database_t *d)
+/* PostgreSQL's sessions are the child processes of its first one. begins: the moment. */
+static void list_postgres(vl_database_t *d, int begins)
 {
     static pid_t pids[SESSIONS];
     int i, n = vl_proc_children(d->pid, 0, pids, SESSIONS);
     apr_hash_index_t *at;
+    session_t *session;
+    apr_uint64_t ns;
     void *value;
 
     d->sessions = 0;
@@ -425,19 +431,20 @@ static void list_postgres(vl_database_t *d)
             d->clients->found(d->clients->data, pids[i], !process->user);
         }
         process->list = d->list;
-        if (process->user)
-            (void)add_session(d, (apr_uint64_t)pids[i], pids[i], process->user);
+        session = process->user ? add_session(d, (apr_uint64_t)pids[i], pids[i], process->user)
+                                : NULL;
+        if (!session)
+            continue;
+        ns = vl_proc_cpu_ns(pids[i]);
+        session->ns = since(ns, process->ns);
+        if (begins)
+            process->ns = ns;
     }
     for (at = apr_hash_first(NULL, d->processes); at; at = apr_hash_next(at)) {
         apr_hash_this(at, NULL, NULL, &value);
         if (((dprocess_t *)value)->list != d->list)
             apr_hash_set(d->processes, &((dprocess_t *)value)->pid, sizeof(pid_t), NULL);
     }
-}
-
-static apr_uint64_t session_ns(const vl_database_t *d, const session_t *session)
-{
-    return d->is_mariadb ? vl_proc_thread_ns(d->pid, session->tid) : vl_proc_cpu_ns(session->tid);
 }
 
 /* Forgets all if too much is remembered: sessions point to users, so only between two lists. */
@@ -476,46 +483,69 @@ static void exclude(vl_database_t *d)
         vote(d, user, only);
 }
 
+/* Reads the CPU time of the threads that may have sessions. */
+static void begin_mariadb(vl_database_t *d)
+{
+    apr_hash_index_t *at;
+    void *value;
+
+    for (at = apr_hash_first(NULL, d->threads); at; at = apr_hash_next(at)) {
+        dthread_t *thread;
+
+        apr_hash_this(at, NULL, NULL, &value);
+        thread = value;
+        if (thread->has_served)
+            thread->ns = vl_proc_thread_ns(d->pid, thread->tid);
+        if (!thread->ns)
+            apr_hash_set(d->threads, &thread->tid, sizeof(thread->tid), NULL);
+    }
+    vl_mysql_ask(d->mysql);
+}
+
 int vl_database_begin(vl_database_t *d)
 {
-    apr_uint64_t from_ns = cpu_ns(), cost_ns, own_ns;
-    vl_waits_t waits;
-    int i, listed = 1;
+    apr_uint64_t from_ns = cpu_ns();
 
     d->in_moment = 0;
-    if (d->now_us < d->next_us)
+    if (d->is_mariadb && vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
+        vl_mysql_close(d->mysql);
+        d->connect_us = d->now_us + DENIED_AGAIN_US;
+        d->fault = "it does not let root in without a password";
+    }
+    if (d->now_us < d->next_us || (d->is_mariadb && vl_mysql_state(d->mysql) != VL_MYSQL_READY))
         return 0;
     forget_if_full(d);
     if (d->is_mariadb)
-        listed = list_mariadb(d);
+        begin_mariadb(d);
     else
-        list_postgres(d);
-    if (!listed)
-        return 0;
-    d->list += d->is_mariadb;
+        list_postgres(d, 1);
+    d->cost_ns = cpu_ns() - from_ns;
+    d->in_moment = 1;
+    return 1;
+}
+
+/* Learns whose the sessions of the list are, and which of them want a processor. */
+static void learn(vl_database_t *d)
+{
+    vl_waits_t waits;
+    int i;
+
     for (i = 0; i < d->sessions; i++) {
         session_t *session = &d->session[i];
-        int learn, again = d->list % AGAIN == (apr_uint32_t)i % AGAIN;
+        const int wanted = !session->user->is_none
+                           && (session->user->account == VL_NO_FLOW
+                               || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
 
-        session->ns = session_ns(d, session);
         waits.n = 0;
-        learn = !session->user->is_none && (again || session->user->account == VL_NO_FLOW);
-        session->runs = (!session->sleeps || learn)
+        session->runs = (!session->sleeps || wanted)
                         && vl_proc_look(d->is_mariadb ? d->pid : session->tid, session->tid, &waits)
                            == VL_PROC_RUNS;
-        if (waits.n && learn)
+        if (waits.n && wanted)
             find_client(d, session, &waits);
     }
     exclude(d);
     for (i = 0; i < d->sessions; i++)
         find_account(d, &d->session[i]);
-    own_ns = d->is_mariadb ? vl_proc_thread_ns(d->pid, vl_mysql_own(d->mysql)) : 0;
-    /* The thread has served other connections before. */
-    cost_ns = (cpu_ns() - from_ns) * 2 + (d->own_ns && own_ns > d->own_ns ? own_ns - d->own_ns : 0);
-    d->own_ns = own_ns;
-    d->next_us = d->now_us + (apr_int64_t)(cost_ns * REST / 1000);
-    d->in_moment = 1;
-    return d->sessions > 0;
 }
 
 /* Returns 1 if a user of the database is this account's. */
@@ -550,25 +580,35 @@ static void divide_rest(vl_database_t *d, apr_uint64_t ns)
 
 void vl_database_end(vl_database_t *d)
 {
-    apr_uint64_t ns, rest = 0;
+    apr_uint64_t from_ns = cpu_ns(), own_ns, rest = 0;
     int i;
 
     if (!d->in_moment)
         return;
     d->in_moment = 0;
+    if (!d->is_mariadb)
+        list_postgres(d, 0);
+    else if (list_mariadb(d))
+        d->list++;
+    else
+        return;
+    learn(d);
     for (i = 0; i < d->sessions; i++) {
         const session_t *session = &d->session[i];
 
-        ns = session_ns(d, session);
-        if (ns <= session->ns)
-            continue;
-        ns -= session->ns;
-        if (session->account != VL_NO_FLOW)
-            d->clients->used(d->clients->data, session->account, ns);
+        if (session->ns && session->account != VL_NO_FLOW)
+            d->clients->used(d->clients->data, session->account, session->ns);
         else
-            rest += ns;
+            rest += session->ns;
     }
     divide_rest(d, rest);
+    own_ns = d->is_mariadb ? vl_proc_thread_ns(d->pid, vl_mysql_own(d->mysql)) : 0;
+    d->cost_ns += cpu_ns() - from_ns;
+    /* The thread has served other connections before. */
+    if (d->own_ns)
+        d->cost_ns += since(own_ns, d->own_ns);
+    d->own_ns = own_ns;
+    d->next_us = d->now_us + (apr_int64_t)(d->cost_ns * REST / 1000);
 }
 
 int vl_database_runs(vl_database_t *d, apr_uint32_t account)

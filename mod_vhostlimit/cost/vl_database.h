@@ -52,9 +52,11 @@ pid_t vl_database_pid(const vl_database_t *d);
 /* Returns NULL if sessions can be seen, or what prevents it. */
 const char *vl_database_fault(const vl_database_t *d);
 
-/* A request of this round waits for the server: the list of sessions is asked for. */
+/* A request of this round waits for the server. */
 void vl_database_ask(vl_database_t *d, apr_int64_t now_us);
-/* Begins and ends the moment (vl_backends.h). begin returns 0 if there is nothing to measure. */
+/* Begins and ends the moment (vl_backends.h). begin returns 0 if there is nothing to measure. The
+ * list of sessions is asked for when it begins, and read when it ends. A list from before would miss
+ * more of the short sessions. */
 int vl_database_begin(vl_database_t *d);
 void vl_database_end(vl_database_t *d);
 /* Returns how many of the account's sessions wanted a processor when they were last listed, or -1

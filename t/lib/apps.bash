@@ -51,13 +51,19 @@ start_fpm() { # <name> <pool>=<address>...
   run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf" "${FPM_OPTIONS[@]}"
 }
 
+stop_app() { # <name>
+  local file=$HTTPD_ROOT/app/run/$1.pid pid
+  pid=$(<"$file")
+  rm "$file"
+  kill "$pid" 2>/dev/null || return 0
+  wait_until 20 gone "$pid"
+}
+
 stop_apps() {
-  local file pid
+  local file
   for file in "$HTTPD_ROOT"/app/run/*.pid; do
-    [[ -e $file ]] || continue
-    pid=$(<"$file")
-    kill "$pid" 2>/dev/null || continue
-    wait_until 20 gone "$pid"
+    file=${file##*/}
+    [[ $file == '*.pid' ]] || stop_app "${file%.pid}"
   done
 }
 
