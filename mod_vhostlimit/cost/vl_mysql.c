@@ -214,7 +214,7 @@ static int take_data(vl_mysql_t *m)
     size_t at = 0, length;
     int is_complete = 0;
 
-    while (!is_complete && m->fd >= 0 && m->step != DENIED && m->n - at >= 4) {
+    while (!is_complete && m->fd >= 0 && m->step != READY && m->step != DENIED && m->n - at >= 4) {
         const unsigned char *packet = m->data + at;
 
         length = (size_t)packet[0] | (size_t)packet[1] << 8 | (size_t)packet[2] << 16;
@@ -239,13 +239,15 @@ int vl_mysql_answer(vl_mysql_t *m, int timeout_ms, const vl_mysql_row_t **ret_ro
     ssize_t n;
 
     while (m->fd >= 0 && m->step != READY && m->step != DENIED) {
+        if (take_data(m)) {
+            *ret_rows = m->rows;
+            return m->n_rows;
+        }
+        if (m->fd < 0 || m->step == READY || m->step == DENIED)
+            break;
         n = recv(m->fd, m->data + m->n, sizeof(m->data) - m->n, 0);
         if (n > 0) {
             m->n += (size_t)n;
-            if (take_data(m)) {
-                *ret_rows = m->rows;
-                return m->n_rows;
-            }
             continue;
         }
         if (!n || (errno != EAGAIN && errno != EINTR)) {
