@@ -4,6 +4,8 @@
 # The CPU time of a database that two sites share, beside what the kernel counted for the server.
 # The pages of site a make it compute for longer than those of site b. What each site used is known
 # from the same number of pages without the other site.
+#
+# needs: phpmysql phppgsql
 
 load lib/live
 load lib/apps

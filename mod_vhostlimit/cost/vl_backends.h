@@ -76,7 +76,8 @@ int vl_backends_moment(vl_backends_t *b);
 void vl_backends_end(vl_backends_t *b);
 
 /* Calls `charge` for each account that has used back ends recently, about ten times a second:
- * us of CPU time since the last call, may be 0; database_us: the part of databases. idle: it is the last call for the account. */
+ * us of CPU time since the last call, may be 0. database_us: the part of databases. idle: it is the
+ * last call for the account. */
 typedef void vl_backends_charge_fn(void *data, apr_uint32_t account, apr_uint64_t us,
                                    apr_uint64_t database_us, vl_cost_by_e by, int idle);
 /* `spend` is called for each account and back end: us since the last call. *entry is the

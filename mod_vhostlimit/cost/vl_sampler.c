@@ -442,7 +442,8 @@ static apr_int64_t vary(sampler_t *s, apr_int64_t us)
 
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 {
-    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .unread = conf->unread, .calls_wait_us = CALLS_LEAST_US };
+    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .unread = conf->unread,
+                    .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
     apr_int64_t from_us, used_us, sleep_us;

@@ -16,7 +16,7 @@ appserver_port=9000             # of idle.pl, and of the remote PHP-FPM
 appserver_remote=198.18.0.13
 
 appserver_packages() { # <kind>: roles in packages.sh
-  case $1 in mariadb | postgresql) echo "$1" ;; fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
+  case $1 in mariadb) printf '%s\n' mariadb phpmysql ;; postgresql) printf '%s\n' postgresql phppgsql ;; fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
 }
 
 appserver_modules() {
