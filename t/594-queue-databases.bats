@@ -37,7 +37,9 @@ run_mariadb() { run_app mariadb "$HTTPD_ROOT/app/run/m" "$(command -v mariadbd |
   --datadir="$HTTPD_ROOT/app/mariadb" --socket="$HTTPD_ROOT/app/run/m" --pid-file="$HTTPD_ROOT/app/run/m.id" "$@"; }
 
 start_mariadb() { # [<option>...]
-  as_server mariadb-install-db --no-defaults --datadir="$HTTPD_ROOT/app/mariadb" --skip-test-db >"$HTTPD_ROOT/install.out" 2>&1
+  rm -rf "$HTTPD_ROOT/app/mariadb"
+  as_server mariadb-install-db --no-defaults --datadir="$HTTPD_ROOT/app/mariadb" --skip-test-db >"$HTTPD_ROOT/install.out" 2>&1 ||
+    fail "mariadb-install-db: $(tail -n 5 "$HTTPD_ROOT/install.out")"
   run_mariadb --bind-address=127.0.0.1 --port="$(free_port sql)" "$@"
   wait_until 20 sql 'CREATE USER site_a@localhost, site_b@localhost'
 }
@@ -48,6 +50,7 @@ run_postgres() { run_app postgres "$HTTPD_ROOT/app/run/.s.PGSQL.$(free_port sql)
   -p "$(free_port sql)" -c listen_addresses=127.0.0.1 -c "unix_socket_directories=$HTTPD_ROOT/app/run" -c max_connections=60; }
 
 start_postgres() {
+  rm -rf "$HTTPD_ROOT/app/postgres"
   as_server "$(pg_program initdb)" -D "$HTTPD_ROOT/app/postgres" -A trust -U root -N >"$HTTPD_ROOT/install.out" 2>&1
   run_postgres
   psql -qh "$HTTPD_ROOT/app/run" -p "$(free_port sql)" -U root postgres -c 'CREATE USER site_a' -c 'CREATE USER site_b'

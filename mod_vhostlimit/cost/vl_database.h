@@ -39,7 +39,7 @@ typedef struct vl_database_clients_t {
     int (*waits)(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests);
     /* A process of the server. */
     void (*found)(void *data, pid_t pid, int is_background);
-    /* ns of CPU time in the moment are the account's, or nobody's (VL_NO_FLOW). */
+    /* ns of CPU time in the moment are the account's, or no account's (VL_NO_FLOW). */
     void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns);
 } vl_database_clients_t;
 
