@@ -186,7 +186,8 @@ compare_kept() { # <title>
   start_mariadb
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
   is "$(web "$(url a '/sql.php?ms=1')")" asked
-  begin_load a 4 '/sql.php?ms=5'
+  VL_APPS_SECONDS=100 begin_load a 4 '/sql.php?ms=5'
+  ab_a=$!
   is_charged() { (($(charged a) > before + 200000)); }
   before=0
   wait_until 10 is_charged
@@ -196,6 +197,7 @@ compare_kept() { # <title>
   run_mariadb
   before=$(charged a)
   wait_until 10 is_charged
+  kill "$ab_a"
   like "$(status_json | jq -r .sampler.unread)" '^$'
 }
 
@@ -206,10 +208,12 @@ compare_kept() { # <title>
   start_mariadb
   sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
-  begin_load a 4 '/sql.php?ms=5'
+  VL_APPS_SECONDS=100 begin_load a 4 '/sql.php?ms=5'
+  ab_a=$!
   is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'does not let root in'* ]]; }
   wait_until 10 is_named
   error_log_has VL0080
   is_charged() { (($(charged a) > 100000)); }
   wait_until 10 is_charged
+  kill "$ab_a"
 }

@@ -350,6 +350,8 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     /* A scan for another back end may have found its processes. */
     if (backend->listener && !backend->processes)
         vl_backends_find_adopt(b, backend);
+    if (!peer.port)
+        vl_backends_database_find(b, backend, pid, fd);
     return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
 }
 

@@ -107,6 +107,20 @@ vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, ap
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
+void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd)
+{
+    pid_t server;
+
+    if (backend->same)
+        backend = backend->same;
+    if (backend->processes)
+        return;
+    /* The process that has called listen(). */
+    server = vl_proc_client(pid, fd);
+    if (server > 0 && vl_database_is(server))
+        vl_backends_table_add(b, backend, server);
+}
+
 /* Asks a database server for its sessions, once in a round. Returns 1 if they can be seen. */
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend)
 {

@@ -233,6 +233,8 @@ int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t
 process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
 
 /* vl_backends_database.c: back ends that are database servers (vl_database.h). */
+/* Finds the server by the other end of a Unix socket, as after a restart, without a scan. */
+void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd);
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend);
 vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                         apr_uint64_t inode, apr_uint32_t *ret_runs);

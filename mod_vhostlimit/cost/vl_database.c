@@ -133,6 +133,13 @@ static pid_t server_of(pid_t pid, int *ret_is_mariadb)
     return strcmp(name, parent_name) ? pid : parent;
 }
 
+int vl_database_is(pid_t pid)
+{
+    int unused;
+
+    return server_of(pid, &unused) != 0;
+}
+
 vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients)
 {
     int is_mariadb;

@@ -43,6 +43,8 @@ typedef struct vl_database_clients_t {
     void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns);
 } vl_database_clients_t;
 
+/* Returns 1 if the process is one of a database server that is known here. */
+int vl_database_is(pid_t pid);
 /* Returns NULL if the process is none of a database server that is known here. The object must be
  * closed. `clients` must live as long. */
 vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients);

@@ -54,7 +54,8 @@ typedef struct vl_peer_t {
  * a Unix socket is left empty: vl_proc_name() finds it. */
 vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer);
 void vl_proc_name(vl_peer_t *peer);
-/* Returns the process that has connected to this Unix socket of the process, 0 if it is unknown. */
+/* Returns the process at the other end of this Unix socket of the process, 0 if it is unknown: the one
+ * that has connected, or has called listen(). */
 pid_t vl_proc_client(pid_t pid, int fd);
 /* Returns the inode of the socket that listens at this address, 0 if there is none. Reads all
  * of /proc/net/unix or /proc/net/tcp. */
