@@ -14,6 +14,7 @@ setup() { requires root cgroups cpu ab php_fpm mod_proxy_fcgi; }
 
 teardown() { all_of stop_apps end_server remove_group; }
 
+# shellcheck disable=SC2034  # of apps.bash
 FPM_OPTIONS=(-d extension=mysqlnd -d extension=mysqli -d extension=pgsql)
 
 make_apps() { mkdir -p "$HTTPD_ROOT/app/run"; chmod 777 "$HTTPD_ROOT/app" "$HTTPD_ROOT/app/run"; }
@@ -36,11 +37,11 @@ sql() { mariadb --no-defaults -u root -S "$HTTPD_ROOT/app/run/m" -e "$1"; }
 run_mariadb() { run_app mariadb "$HTTPD_ROOT/app/run/m" "$(command -v mariadbd || command -v mysqld)" --no-defaults \
   --datadir="$HTTPD_ROOT/app/mariadb" --socket="$HTTPD_ROOT/app/run/m" --pid-file="$HTTPD_ROOT/app/run/m.id" "$@"; }
 
-start_mariadb() { # [<option>...]
+start_mariadb() {
   rm -rf "$HTTPD_ROOT/app/mariadb"
   as_server mariadb-install-db --no-defaults --datadir="$HTTPD_ROOT/app/mariadb" --skip-test-db >"$HTTPD_ROOT/install.out" 2>&1 ||
     fail "mariadb-install-db: $(tail -n 5 "$HTTPD_ROOT/install.out")"
-  run_mariadb --bind-address=127.0.0.1 --port="$(free_port sql)" "$@"
+  run_mariadb --bind-address=127.0.0.1 --port="$(free_port sql)"
   wait_until 20 sql 'CREATE USER site_a@localhost, site_b@localhost'
 }
 
@@ -204,7 +205,7 @@ compare_kept() { # <title>
 @test "MariaDB: a server that does not let root in is named, and divided between the requests" {
   requires mariadb
   two_pools
-  LOG_MAY_SAY=VL0080
+  export LOG_MAY_SAY=VL0080
   start_mariadb
   sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
