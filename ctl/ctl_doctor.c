@@ -322,6 +322,11 @@ static void check_sampler(doctor_t *doctor)
             "takes %s ms of CPU time", status->sampler.processes,
             status->sampler.processes == 1 ? "" : "es",
             ctl_ms((double)status->sampler.round_us).text);
+    if (*status->sampler.unread)
+        add(doctor, NOTE, "database", "let root@localhost log in by unix_socket (ALTER USER "
+            "root@localhost IDENTIFIED VIA unix_socket OR ...)", "the sessions of a database cannot be "
+            "seen: its CPU time is divided equally between the requests that wait for it. %s",
+            status->sampler.unread);
     if (!status->sampler.unfound)
         return;
     sites = unfound_text(status);

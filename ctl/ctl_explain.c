@@ -457,6 +457,17 @@ static void say_places(explain_t *explain)
     free(text);
 }
 
+static void say_database(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->database_waits > 0)
+        say(explain, ctl_printf("It waits for its database: " N " quer%s running, with %s %% of one "
+                                "CPU.", vhost->database_waits,
+                                vhost->database_waits == 1 ? "y is" : "ies are",
+                                ctl_tenths(vhost->database_now_permille).text));
+}
+
 static void say_late(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -537,6 +548,7 @@ static void say_all(explain_t *explain)
     }
     say_limited(explain);
     say_waits(explain);
+    say_database(explain);
     say_places(explain);
     say_late(explain);
     say_refusals(explain);

@@ -82,6 +82,9 @@ typedef struct account_t {
     apr_uint32_t backend_permille;  /* its back ends' CPU time, of time in service */
     apr_uint64_t backend_advance_us;    /* charged since vl_charge_backend() ... */
     apr_uint64_t backend_busy_us;   /* ... for this time in service */
+    apr_uint32_t database_permille; /* CPU time of its databases lately, 1000 is one processor */
+    apr_uint32_t database_waits;    /* see vl_duty_t */
+    apr_int64_t backend_at;         /* last vl_charge_backend() */
     vl_cost_by_e cost_by;
     int kills_known;
     apr_uint64_t kills;             /* last reading of vl_kills_of() */

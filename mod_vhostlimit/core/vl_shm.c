@@ -343,6 +343,8 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->cost_by = a->cost_by;
     ret->duty = shm->queue.flows[account].duty;
     ret->asleep = shm->queue.flows[account].asleep;
+    ret->database_permille = a->database_permille;
+    ret->database_waits = a->database_waits;
     ret->load = shm->queue.flows[account].load;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;

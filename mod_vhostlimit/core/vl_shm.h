@@ -38,6 +38,7 @@ typedef struct vl_account_snapshot_t {
     vl_cost_by_e cost_by;       /* how the CPU time of its back ends is found */
     apr_uint32_t duty;          /* see vl_queue.h; permille, 0: unknown */
     apr_uint32_t asleep;        /* running requests that hold no slot */
+    apr_uint32_t database_permille, database_waits;     /* see vl_segment.h */
     apr_uint32_t load;          /* permille of a slot that the others hold */
     apr_uint64_t service_us;    /* moving average of busy time per request */
     apr_int64_t limited_since_us;   /* see vl_limited.h; 0: not limited */
