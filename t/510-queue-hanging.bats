@@ -161,9 +161,9 @@ start_h2() {
 
 @test "requests of one site that hang get further child processes, and others keep threads" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 100' 'VhostLimitQueue 100 60s' -t 'StartServers 1' -t 'ServerLimit 8' -t 'ThreadLimit 10' \
-    -t 'ThreadsPerChild 10' -t 'MinSpareThreads 5' -t 'MaxSpareThreads 80' -t 'MaxRequestWorkers 80'
-  begin_hanging 30 a
-  wait_until 30 status_is a running 30
+    -t 'ThreadsPerChild 10' -t 'MinSpareThreads 8' -t 'MaxSpareThreads 80' -t 'MaxRequestWorkers 80'
+  begin_hanging 40 a
+  wait_until 30 status_is a running 40
   b_is_served
   end_all a
 }
