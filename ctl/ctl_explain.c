@@ -335,9 +335,12 @@ static const char *slots_text(const ctl_status_t *status)
 
 static void say_slots(explain_t *explain)
 {
-    char *share = share_text(explain);
+    char *share;
 
     say(explain, ctl_printf("All " N " slots of the server are held.", explain->status->slots));
+    if (explain->status->is_partial)
+        return;
+    share = share_text(explain);
     say_holders(explain);
     say(explain, ctl_printf("%s %s", share, slots_text(explain->status)));
     free(share);
@@ -552,7 +555,8 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
     json_t *causes = ctl_json_check(json_array());
     int i;
 
-    explain.free = status->slots * 1000 - CTL_SUM(status, runnable_permille);
+    explain.free = status->slots * 1000 - (status->is_partial ? status->held_permille
+                                           : CTL_SUM(status, runnable_permille));
     explain.sentences = ctl_json_check(json_array());
     explain.client = ctl_explain_client(clients);
     explain.clas = ctl_explain_class(clients);

@@ -47,6 +47,13 @@ static const word_t sandbox_words[] = {
     { NULL }
 };
 
+static const word_t owner_words[] = {
+    { "Off", VL_OWNER_OFF },
+    { "Show", VL_OWNER_SHOW },
+    { "Sandbox", VL_OWNER_SANDBOX },
+    { NULL }
+};
+
 static const word_t access_words[] = {
     { "ro", VL_RULE_RO },
     { "rw", VL_RULE_RW },

@@ -323,9 +323,12 @@ static int req_fixups(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
+    const vl_sandbox_t *programs = conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
+                                   && vl_shm_is_unconfined(vl_child.shm, conf->account)
+                                   ? NULL : conf->programs;
 
-    vl_sandbox_fork_for(conf->programs);
-    if (conf->programs && is_forked_by_us(r))
+    vl_sandbox_fork_for(programs);
+    if (programs && is_forked_by_us(r))
         vl_sandbox_await_end(r->pool);
     if (!has_handler(r))
         return DECLINED;
