@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl_explain.h"
+
 #define N "%" JSON_INTEGER_FORMAT
 
 /* The source file of the module, which is its name in the list of modules. */
@@ -224,6 +226,19 @@ static void check_workers(doctor_t *doctor)
     todo = ctl_printf("MaxRequestWorkers " N " or more, see vhostlimitctl size", 2 * slots);
     add(doctor, NOTE, "workers", todo, N " workers for " N " slots: few are left for "
         "responses that are being sent", workers, slots);
+    free(todo);
+}
+
+static void check_no_worker(doctor_t *doctor)
+{
+    char *found = ctl_explain_no_worker(doctor->facts->modules, NULL);
+    char *todo;
+
+    if (!found)
+        return;
+    todo = ctl_printf("vhostlimitctl explain %s; docs/guides/symptoms", json_string_value(
+        json_object_get(json_object_get(doctor->facts->modules, "no_worker"), "site")));
+    add_with(doctor, NOTE, "no worker", todo, found);
     free(todo);
 }
 
@@ -550,6 +565,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_kernel(&doctor);
     check_mpm(&doctor);
     check_workers(&doctor);
+    check_no_worker(&doctor);
     check_vhosts(&doctor);
     check_sampler(&doctor);
     check_cgroup(&doctor);

@@ -60,6 +60,8 @@ typedef struct ctl_status_t {
     const char *fleet;          /* leases of vhostlimit-fleet: none, held or lapsed */
     ctl_vhost_t *vhosts;
     size_t nvhosts;
+    int is_partial;             /* 1: sites of other users are missing; set by ctl_mine() */
+    json_int_t held_permille;   /* then: what running requests of all sites hold */
 } ctl_status_t;
 
 /* Reads the document.  The strings belong to json, which must live as long as *ret_status.

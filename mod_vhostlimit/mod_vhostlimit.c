@@ -43,6 +43,7 @@
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
+#include "status/vl_workers.h"
 #include "cost/vl_kills.h"
 #include "cost/vl_sampler_process.h"
 #include "cgroup/vl_yield.h"
@@ -407,6 +408,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
+    vl_workers_post_config(main_server, kept->shm);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
@@ -527,6 +529,7 @@ static void register_hooks(apr_pool_t *p)
     vl_hooks_register();
     vl_notice_register(p);
     vl_status_register(p);
+    vl_workers_register();
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,
                               apr_pool_cleanup_null);
 }

@@ -48,6 +48,26 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   like "$(words_of workers)" '^32 workers for 30 slots.*MaxRequestWorkers 60'
 }
 
+names_the_site() { # <mpm> <message>
+  start_httpd -m "$1" 'VhostLimit DryRun' -t 'StartServers 1' "${@:3}" -t 'MaxRequestWorkers 4'
+  hold_request one a; hold_request two b; hold_request three a
+  begin_request four a /page.html           # it may wait for the last worker
+  wait_until 20 error_log_has "VL0081: at $2 site a\\.test had [23] of [34] running requests"
+  doctor
+  like "$(words_of 'no worker')" "^Apache had no free worker \\($2\\) at .*, when a\\.test had [23] of [34] .*vhostlimitctl explain a\\.test"
+  like "$(ctl explain a.test)" "Apache had no free worker \\($2\\)"
+  is "$(ctl explain b.test | grep -c 'no free worker')" 0
+}
+
+@test "event: when Apache logs AH00484, the log, doctor and explain name the site with most running requests" {
+  names_the_site event AH00484 -t 'ServerLimit 1' -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MinSpareThreads 1'
+}
+
+@test "prefork: the same for AH00161" {
+  requires prefork
+  names_the_site prefork AH00161 -t 'ServerLimit 4' -t 'MinSpareServers 1'
+}
+
 @test "prefork: requests that wait with their process are a note, with an acceptor they are none" {
   requires prefork
   start_httpd -m prefork 'VhostLimit On'

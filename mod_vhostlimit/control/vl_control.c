@@ -38,6 +38,7 @@
 #include <http_config.h>
 #include <http_core.h>
 #include <mpm_common.h>
+#include <unixd.h>
 
 #include "base/vl_clock.h"
 #include "control/vl_command.h"
@@ -47,6 +48,8 @@
 
 /* Connections that are served at the same time; more wait in the listen backlog. */
 #define CLIENTS 16
+/* ... and those of them that are owners of sites; others are closed. */
+#define OWNERS 4
 /* Time limits for receiving the command and for sending the answer. */
 #define COMMAND_US (2 * APR_USEC_PER_SEC)
 #define ANSWER_US (10 * APR_USEC_PER_SEC)
@@ -55,6 +58,8 @@
 
 typedef struct client_t {
     int fd;                         /* -1: unused entry */
+    uid_t uid;                      /* of the peer */
+    int is_owner;                   /* 1: it may only say "mine" */
     apr_int64_t deadline;
     char line[VL_COMMAND_MAX];
     apr_size_t len;
@@ -69,6 +74,7 @@ static struct control_t {
     vl_control_kept_t *kept;
     pid_t pid;                      /* of the parent; 0: no thread runs */
     uid_t uid;                      /* user that may connect, besides root */
+    int has_owners;                 /* 1: owners of sites may too (VhostLimitOwner) */
     int end_fd;                     /* eventfd; readable: the thread must stop */
     pthread_t thread;
     apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
@@ -126,7 +132,8 @@ static void make_answer(client_t *client, apr_size_t len)
     vl_control_fork_lock();
     if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
         out = vl_out_to_memory(client->pool);
-        sandboxed = vl_control_answer(client->line, len, client->body, out);
+        if (!vl_control_owner_answer(client->line, len, client->uid, out) && !client->is_owner)
+            sandboxed = vl_control_answer(client->line, len, client->body, out);
         expire_locked(vl_clock_us());
     }
     vl_control_fork_unlock();
@@ -180,7 +187,7 @@ static void begin_body(client_t *client, apr_size_t len, apr_size_t size)
 /* Executes a complete line, unless more follows it. */
 static void take_line(client_t *client, apr_size_t len)
 {
-    apr_size_t size = vl_control_body(client->line, len);
+    apr_size_t size = client->is_owner ? 0 : vl_control_body(client->line, len);
 
     if (size)
         begin_body(client, len, size);
@@ -240,31 +247,40 @@ static client_t *free_client(void)
     return NULL;
 }
 
-/* Returns 1 if the peer of the connection is root or the user that started the server. */
-static int may_connect(int fd)
+/* Returns 1 if one more owner of a site may connect.  Programs of the sites run as Apache's
+ * user, so it owns no site. */
+static int may_own(uid_t uid)
 {
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
+    int i, n = 0;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-        return 0;
-    return !peer.uid || peer.uid == control.uid;
+    for (i = 0; i < CLIENTS; i++)
+        n += control.clients[i].fd >= 0 && control.clients[i].is_owner;
+    return control.has_owners && uid != ap_unixd_config.user_id && n < OWNERS;
 }
 
 /* Accepts one connection.  The caller holds fork_lock. */
 static void accept_client_locked(client_t *client)
 {
     int fd = accept4(control.kept->fd, NULL, NULL,
-                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+                     SOCK_CLOEXEC | SOCK_NONBLOCK), is_owner;
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     if (fd < 0)
         return;
-    if (!may_connect(fd)) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)) {
+        close(fd);
+        return;
+    }
+    is_owner = peer.uid && peer.uid != control.uid;
+    if (is_owner && !may_own(peer.uid)) {
         close(fd);
         return;
     }
     memset(client, 0, sizeof(*client));
     client->fd = fd;
+    client->uid = peer.uid;
+    client->is_owner = is_owner;
     client->deadline = vl_clock_us() + COMMAND_US;
 }
 
@@ -492,7 +508,10 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     vl_control_change_post_config(main_server, shm, cg);
     vl_control_plans_post_config(main_server, plans);
     vl_control_fork_post_config(main_server);
+    control.has_owners = vl_control_owner_post_config(main_server, shm);
     rv = ensure_socket(kept, path);
+    if (rv == APR_SUCCESS && chmod(path, control.has_owners ? 0666 : 0600))
+        rv = errno;
     if (rv == APR_SUCCESS)
         rv = start();
     if (rv == APR_SUCCESS)

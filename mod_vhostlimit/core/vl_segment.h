@@ -72,6 +72,7 @@ typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
+    int is_unconfined;              /* its owner has switched its sandbox off; atomic */
     int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */

@@ -417,6 +417,16 @@ void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts
     vl_segment_unlock(shm);
 }
 
+void vl_shm_parent_unconfine(vl_shm_t *shm, apr_uint32_t account, int is_unconfined)
+{
+    __atomic_store_n(&shm->accounts[account].is_unconfined, is_unconfined, __ATOMIC_RELAXED);
+}
+
+int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].is_unconfined, __ATOMIC_RELAXED);
+}
+
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
 {
     return vl_clients_contended(&shm->inner[account], vl_clock_us());

@@ -101,6 +101,9 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
 /* Records whether the hosts of the site have accounts (vl_hosts.h). */
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);
+/* Set and tell whether the owner of the site has switched its sandbox off. No lock. */
+void vl_shm_parent_unconfine(vl_shm_t *shm, apr_uint32_t account, int is_unconfined);
+int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 /* Return the table of clients, the filter of known clients (vl_known.h), and the shares

@@ -654,6 +654,11 @@ int vl_slot_is_auto(const vl_shm_t *shm)
     return __atomic_load_n(&shm->head->auto_on, __ATOMIC_RELAXED);
 }
 
+apr_uint64_t vl_slot_held(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.load, __ATOMIC_RELAXED);
+}
+
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)
 {
     return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);

@@ -193,6 +193,17 @@ static void trace_identity(request_rec *r, const conn_t *conn, apr_uint32_t acco
                       is_exempt ? "exempt" : "limited", account, is->class_no, is->band, is->key);
 }
 
+/* Tells the modules whose hooks run later that requests of the account wait, or have waited in
+ * the last second. */
+static void tell_contention(request_rec *r, apr_uint32_t account)
+{
+    apr_uint32_t waiting = vl_slot_queued(vl_child.shm, account)
+                           + vl_slot_deferred(vl_child.shm, account);
+
+    if (waiting || vl_shm_is_contended(vl_child.shm, account))
+        apr_table_setn(r->subprocess_env, "VHOSTLIMIT_BUSY", apr_psprintf(r->pool, "%u", waiting));
+}
+
 /* post_read_request hook, before other modules change the header lines. */
 static int req_keep_sent(request_rec *r)
 {
@@ -232,6 +243,7 @@ static int req_admit(request_rec *r)
         identify(r, conn, conf, account);
         client = conn->client;
         vl_sharing_cookie(vl_child.shm, account, r, &client);
+        tell_contention(r, account);
     }
     if (conf->mode == VL_MODE_ON)
         trace_identity(r, conn, account, &client, is_exempt);
@@ -369,9 +381,12 @@ static int req_fixups(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
+    const vl_sandbox_t *programs = conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
+                                   && vl_shm_is_unconfined(vl_child.shm, conf->account)
+                                   ? NULL : conf->programs;
 
-    vl_sandbox_fork_for(conf->programs);
-    if (conf->programs && is_forked_by_us(r))
+    vl_sandbox_fork_for(programs);
+    if (programs && is_forked_by_us(r))
         vl_sandbox_await_end(r->pool);
     if (!has_handler(r))
         return DECLINED;
