@@ -27,7 +27,7 @@ _vhostlimitctl_vhosts() { # <socket option>...
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset plans import unit enter clients explain watch history collect report size fleet doctor -s --json -h --help --version ;;
+    :*) echo top list show set reset plans import unit enter clients explain mine watch history collect report size fleet doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
     show:1 | set:1 | reset:1 | unit:1 | enter:1 | clients:1 | explain:1 | history:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
     import:1) echo lve mod_qos ols ;;

@@ -248,7 +248,8 @@ static ctl_exit_e set_failed(ctl_error_t *error, const char *path, int failed,
 
     if (is_denied && geteuid())
         return ctl_error_set(error, CTL_NOT_ROOT, "no answer from %s: %s. Only root and "
-                             "the user that started the server may connect", path, why);
+                             "the user that started the server may connect. Owners of a site "
+                             "may use mine, if VhostLimitOwner is set", path, why);
     return ctl_error_set(error, CTL_UNAVAILABLE, "no answer from %s: %s", path, why);
 }
 

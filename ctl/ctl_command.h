@@ -36,6 +36,7 @@ ctl_exit_e ctl_plans(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_import(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_mine(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl_explain.h"
+
 #define N "%" JSON_INTEGER_FORMAT
 
 /* The source file of the module, which is its name in the list of modules. */
@@ -227,6 +229,19 @@ static void check_workers(doctor_t *doctor)
     free(todo);
 }
 
+static void check_no_worker(doctor_t *doctor)
+{
+    char *found = ctl_explain_no_worker(doctor->facts->modules, NULL);
+    char *todo;
+
+    if (!found)
+        return;
+    todo = ctl_printf("vhostlimitctl explain %s; docs/guides/symptoms", json_string_value(
+        json_object_get(json_object_get(doctor->facts->modules, "no_worker"), "site")));
+    add_with(doctor, NOTE, "no worker", todo, found);
+    free(todo);
+}
+
 static void check_vhosts(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
@@ -341,6 +356,11 @@ static void check_sampler(doctor_t *doctor)
             "takes %s ms of CPU time", status->sampler.processes,
             status->sampler.processes == 1 ? "" : "es",
             ctl_ms((double)status->sampler.round_us).text);
+    if (*status->sampler.unread)
+        add(doctor, NOTE, "database", "let root@localhost log in by unix_socket (ALTER USER "
+            "root@localhost IDENTIFIED VIA unix_socket OR ...)", "the sessions of a database cannot be "
+            "seen: its CPU time is divided equally between the requests that wait for it. %s",
+            status->sampler.unread);
     if (!status->sampler.unfound)
         return;
     sites = unfound_text(status);
@@ -538,6 +558,21 @@ static void check_pools(doctor_t *doctor)
             doctor->facts->inside, doctor->facts->inside == 1 ? "" : "es");
 }
 
+/* --- the status page ------------------------------------------------------ */
+
+static void check_page(doctor_t *doctor)
+{
+    const char *said = doctor->facts->page, *dash = said ? strstr(said, " - ") : NULL;
+
+    if (!dash)
+        return;
+    if (!doctor->facts->page_status)
+        add(doctor, GOOD, "status page", "", "%s", dash + 3);
+    else
+        add(doctor, NOTE, "status page", "see The status page in docs/guides/monitoring.md; if "
+            "it has another address: vhostlimitctl doctor URL", "%s", dash + 3);
+}
+
 /* --- output --------------------------------------------------------------- */
 
 json_t *ctl_doctor_judge(const ctl_facts_t *facts)
@@ -549,6 +584,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_kernel(&doctor);
     check_mpm(&doctor);
     check_workers(&doctor);
+    check_no_worker(&doctor);
     check_vhosts(&doctor);
     check_state(&doctor);
     check_sampler(&doctor);
@@ -560,6 +596,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_modules(&doctor);
     check_order(&doctor);
     check_pools(&doctor);
+    check_page(&doctor);
     return doctor.findings;
 }
 
@@ -609,7 +646,7 @@ static ctl_exit_e print_findings(const ctl_call_t *call, json_t *findings)
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error)
 {
     static const char *const words[] = { "modules", NULL };
-    ctl_facts_t facts = { .pid = 0 };
+    ctl_facts_t facts = { .page_url = call->args[0] };
     ctl_answer_t modules;
     ctl_state_t state;
     json_t *findings;

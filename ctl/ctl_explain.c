@@ -335,9 +335,12 @@ static const char *slots_text(const ctl_status_t *status)
 
 static void say_slots(explain_t *explain)
 {
-    char *share = share_text(explain);
+    char *share;
 
     say(explain, ctl_printf("All " N " slots of the server are held.", explain->status->slots));
+    if (explain->status->is_partial)
+        return;
+    share = share_text(explain);
     say_holders(explain);
     say(explain, ctl_printf("%s %s", share, slots_text(explain->status)));
     free(share);
@@ -457,6 +460,17 @@ static void say_places(explain_t *explain)
     free(text);
 }
 
+static void say_database(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->database_waits > 0)
+        say(explain, ctl_printf("It waits for its database: " N " quer%s running, with %s %% of one "
+                                "CPU.", vhost->database_waits,
+                                vhost->database_waits == 1 ? "y is" : "ies are",
+                                ctl_tenths(vhost->database_now_permille).text));
+}
+
 static void say_late(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -537,6 +551,7 @@ static void say_all(explain_t *explain)
     }
     say_limited(explain);
     say_waits(explain);
+    say_database(explain);
     say_places(explain);
     say_late(explain);
     say_refusals(explain);
@@ -552,7 +567,8 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
     json_t *causes = ctl_json_check(json_array());
     int i;
 
-    explain.free = status->slots * 1000 - CTL_SUM(status, runnable_permille);
+    explain.free = status->slots * 1000 - (status->is_partial ? status->held_permille
+                                           : CTL_SUM(status, runnable_permille));
     explain.sentences = ctl_json_check(json_array());
     explain.client = ctl_explain_client(clients);
     explain.clas = ctl_explain_class(clients);
@@ -580,20 +596,37 @@ static void print_text(const json_t *made)
     }
 }
 
+/* Adds a sentence, which is freed; NULL: none. */
+static void add_no_worker(const json_t *made, char *sentence)
+{
+    char *text;
+
+    if (!sentence)
+        return;
+    text = ctl_printf("%s.", sentence);
+    json_array_append_new(json_object_get(made, "sentences"), ctl_json_check(json_string(text)));
+    free(text);
+    free(sentence);
+}
+
 static void print_explanation(const ctl_call_t *call, const ctl_status_t *status,
                               const ctl_vhost_t *vhost)
 {
-    ctl_answer_t clients = { 0 };
+    static const char *const words[] = { "modules", NULL };
+    ctl_answer_t clients = { 0 }, modules = { 0 };
     ctl_error_t error = { 0 };
     int is_known = ctl_clients_ask(call, vhost->name, &clients, &error) == CTL_DONE;
     json_t *made = ctl_explain_make(status, vhost, is_known ? clients.json : NULL);
 
+    if (ctl_client_ask(call->socket, words, NULL, &modules, &error) == CTL_DONE)
+        add_no_worker(made, ctl_explain_no_worker(modules.json, vhost->name));
     if (call->json)
         ctl_json_print(made);
     else
         print_text(made);
     json_decref(made);
     ctl_client_free(&clients);
+    ctl_client_free(&modules);
 }
 
 /* --- the command ---------------------------------------------------------- */

@@ -4,6 +4,11 @@
 
 #include "ctl_status.h"
 
+/* Returns a sentence about the last message of httpd that it has no free worker, and the site that
+ * had most running requests then; NULL: there was none, or site is not NULL and another one. The
+ * caller frees it. modules: the answer to the command "modules". */
+char *ctl_explain_no_worker(const json_t *modules, const char *site);
+
 /* Returns why requests of the site are queued or refused: an object of its name (vhost), its
  * state, the names of the causes, and sentences. clients: the answer of ctl_clients_ask();
  * NULL: it is not known. */

@@ -4,6 +4,8 @@
 #include "ctl_explain.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #define N "%" JSON_INTEGER_FORMAT
 
@@ -76,6 +78,24 @@ static char *part_text(const json_t *clients, const json_t *row, int is_of_queue
                           number_of(clients, "waiting"));
     return ctl_printf("has used %.0f %% of the CPU time of the requests that ended while "
                       "others were queued", 100 * (double)number_of(row, "cpu_us") / all);
+}
+
+char *ctl_explain_no_worker(const json_t *modules, const char *site)
+{
+    const json_t *last = json_object_get(modules, "no_worker");
+    const char *message = json_string_value(json_object_get(last, "message"));
+    const char *name = json_string_value(json_object_get(last, "site"));
+    time_t at = (time_t)number_of(last, "at_s");
+    struct tm local;
+    char when[32] = "";
+
+    if (!message || !name || (site && strcmp(site, name) != 0))
+        return NULL;
+    if (localtime_r(&at, &local))
+        strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
+    return ctl_printf("Apache had no free worker (%s) at %s, when %s had " N " of " N " running "
+                      "requests, more than any other site", message, when, name,
+                      number_of(last, "running"), number_of(last, "all"));
 }
 
 char *ctl_explain_client(const json_t *clients)

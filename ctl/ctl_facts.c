@@ -144,14 +144,17 @@ char *ctl_facts_cpu_group(const char *cgroups)
 
 /* --- systemd -------------------------------------------------------------- */
 
-char *ctl_facts_output(const char *const argv[])
+/* Returns what the program writes to stdout, which the caller frees, and sets *ret_status to what
+ * waitpid() says.  NULL: it cannot be run. */
+static char *run(const char *const argv[], int *ret_status)
 {
     posix_spawn_file_actions_t actions;
-    int fds[2], failed, status = -1;
+    int fds[2], failed;
     char *text = NULL;
     pid_t pid;
     FILE *in;
 
+    *ret_status = -1;
     if (pipe(fds))
         return NULL;
     posix_spawn_file_actions_init(&actions);
@@ -169,8 +172,16 @@ char *ctl_facts_output(const char *const argv[])
         (void)fclose(in);
     else
         close(fds[0]);
-    while (!failed && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (!failed && waitpid(pid, ret_status, 0) < 0 && errno == EINTR)
         ;
+    return text;
+}
+
+char *ctl_facts_output(const char *const argv[])
+{
+    int status;
+    char *text = run(argv, &status);
+
     if (!status)
         return text;
     free(text);
@@ -338,6 +349,27 @@ static void gather_pools(ctl_facts_t *facts)
         closedir(dir);
 }
 
+/* --- the status page ------------------------------------------------------ */
+
+/* The check is in PATH, or among the examples that "make install" copies. */
+static void gather_page(ctl_facts_t *facts)
+{
+    static const char *const programs[] = { "check_vhostlimit", CTL_EXAMPLES "/check_vhostlimit" };
+    const char *argv[] = { NULL, "--page", "--timeout", "3", facts->page_url ? "--url" : NULL,
+                           facts->page_url, NULL };
+    size_t i;
+    int status;
+
+    for (i = 0; i < sizeof(programs) / sizeof(programs[0]) && !facts->page; i++) {
+        argv[0] = programs[i];
+        facts->page = run(argv, &status);
+    }
+    if (!facts->page)
+        return;
+    facts->page_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    facts->page[strcspn(facts->page, "\n")] = '\0';
+}
+
 /* --- all ------------------------------------------------------------------ */
 
 void ctl_facts_gather(ctl_facts_t *facts)
@@ -354,13 +386,15 @@ void ctl_facts_gather(ctl_facts_t *facts)
     gather_unit(facts);
     gather_controllers(facts);
     gather_pools(facts);
+    gather_page(facts);
 }
 
 void ctl_facts_free(ctl_facts_t *facts)
 {
     free(facts->release);
     free(facts->unit);
+    free(facts->page);
     json_decref(facts->outside);
-    facts->release = facts->unit = NULL;
+    facts->release = facts->unit = facts->page = NULL;
     facts->outside = NULL;
 }

@@ -31,9 +31,12 @@ typedef struct ctl_facts_t {
     json_int_t files;           /* open files that the parent process may have */
     json_t *outside;            /* pools of PHP-FPM in no vhost's cgroup: "NAME in CGROUP" */
     json_int_t inside;          /* processes of pools in the cgroups of vhosts */
+    const char *page_url;       /* address of the status page; NULL: check_vhostlimit's own */
+    char *page;                 /* what check_vhostlimit --page says; NULL: it cannot be run */
+    int page_status;            /* its exit status */
 } ctl_facts_t;
 
-/* Looks at the machine.  The caller has set status, modules and pid. */
+/* Looks at the machine.  The caller has set status, modules, pid and page_url. */
 void ctl_facts_gather(ctl_facts_t *facts);
 
 void ctl_facts_free(ctl_facts_t *facts);

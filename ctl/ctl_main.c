@@ -38,13 +38,14 @@ static const struct {
     { "enter", 2, 2, ctl_enter },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
+    { "mine", 0, 2, ctl_mine },
     { "watch", 0, 0, ctl_watch, OPTION_BIT(SITE) | OPTION_BIT(COUNT) },
     { "history", 0, 1, ctl_history, OPTION_BIT(SINCE) | OPTION_BIT(CSV) | OPTION_BIT(FILE) },
     { "collect", 0, 0, ctl_collect, OPTION_BIT(FILE) },
     { "report", 0, 0, ctl_report },
     { "size", 0, 1, ctl_size },
     { "fleet", 0, 0, ctl_fleet },
-    { "doctor", 0, 0, ctl_doctor }
+    { "doctor", 0, 1, ctl_doctor }
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -105,6 +105,7 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
     status->state.since_s = read_number(state, "since_s", SERVER_MAX, &missing);
     status->state.changes = read_number(state, "changes", SERVER_MAX, &missing);
     status->sampler.state = read_string(sampler, "state", &missing);
+    status->sampler.unread = read_string(sampler, "unread", &missing);
     status->sampler.round_us = read_number(sampler, "round_us", SERVER_MAX, &missing);
     status->sampler.processes = read_number(sampler, "processes", SERVER_MAX, &missing);
     status->sampler.unfound = read_number(sampler, "unfound", SERVER_MAX, &missing);

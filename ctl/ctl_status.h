@@ -23,7 +23,8 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
     X(refused) X(refused_concurrency) X(refused_queue) X(refused_timeout)           \
     X(would_queue) X(would_refuse) X(busy_us) X(charged_us) X(limited_s)            \
     X(late) X(wait_us) X(cpu_now_permille) X(service_us) X(wait_p99_us)             \
-    X(duty_permille) X(runnable_permille) X(asleep)
+    X(duty_permille) X(runnable_permille) X(asleep)                     \
+    X(database_waits) X(database_now_permille)
 
 /* Numbers of the server. */
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
@@ -58,11 +59,14 @@ typedef struct ctl_status_t {
     } state;
     struct {
         const char *state;      /* runs, blind or none */
+        const char *unread;     /* a database whose sessions are not seen, or "" */
         json_int_t round_us, processes, unfound;
     } sampler;
     const char *fleet;          /* leases of vhostlimit-fleet: none, held or lapsed */
     ctl_vhost_t *vhosts;
     size_t nvhosts;
+    int is_partial;             /* 1: sites of other users are missing; set by ctl_mine() */
+    json_int_t held_permille;   /* then: what running requests of all sites hold */
 } ctl_status_t;
 
 /* Reads the document.  The strings belong to json, which must live as long as *ret_status.

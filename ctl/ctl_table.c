@@ -7,7 +7,7 @@
 enum {
     COLUMN_NAME, COLUMN_STATE, COLUMN_MODE, COLUMN_RUNNING, COLUMN_SLOTS, COLUMN_DUTY,
     COLUMN_WAITING, COLUMN_REQUESTS, COLUMN_QUEUED, COLUMN_REFUSED, COLUMN_CPU,
-    COLUMN_WAIT, COLUMN_LIMITS,
+    COLUMN_DATABASE, COLUMN_WAIT, COLUMN_LIMITS,
     COLUMNS = COLUMN_LIMITS + CTL_LIMITS
 };
 
@@ -16,7 +16,7 @@ enum {
 
 static const char *const headings[COLUMNS] = {
     "SITE", "STATE", "MODE", "RUN", "SLOTS", "DUTY%", "WAIT", "REQUESTS", "QUEUED",
-    "REFUSED", "CPU%", "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
+    "REFUSED", "CPU%", "DB%", "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
 };
 
 /* --- cells ---------------------------------------------------------------- */
@@ -60,6 +60,7 @@ static void fill_row(char *cells[COLUMNS], const ctl_vhost_t *vhost,
     cells[COLUMN_QUEUED] = number_cell(vhost->queued);
     cells[COLUMN_REFUSED] = number_cell(vhost->refused);
     cells[COLUMN_CPU] = word_cell(ctl_tenths(vhost->cpu_now_permille).text);
+    cells[COLUMN_DATABASE] = word_cell(ctl_tenths(vhost->database_now_permille).text);
     cells[COLUMN_WAIT] = word_cell(ctl_ms((double)vhost->wait_p99_us).text);
     for (i = 0; i < CTL_LIMITS; i++)
         cells[COLUMN_LIMITS + i] = limit_cell(vhost, i);

@@ -42,10 +42,10 @@
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
-#include "core/vl_capacity.h"
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
+#include "status/vl_workers.h"
 #include "cost/vl_kills.h"
 #include "cost/vl_sampler_process.h"
 #include "cgroup/vl_yield.h"
@@ -357,8 +357,8 @@ static void tell_mpm(void)
 
     ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
     ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
-    vl_capacity_set_mpm(kept->shm, (apr_uint32_t)processes,
-                        is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
+    vl_slot_set_mpm(kept->shm, (apr_uint32_t)processes,
+                    is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
 }
 
 /* Runs before post_config, and is the only one of both that "httpd -t" runs. */
@@ -412,6 +412,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
+    vl_workers_post_config(main_server, kept->shm);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
@@ -553,6 +554,7 @@ static void register_hooks(apr_pool_t *p)
     vl_hooks_register();
     vl_notice_register(p);
     vl_status_register(p);
+    vl_workers_register();
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,
                               apr_pool_cleanup_null);
 }

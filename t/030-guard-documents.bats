@@ -56,7 +56,7 @@ word_of() { # <constant>
 written_default() { # <directive> <value>
   local value=$2
   case $1 in
-    VhostLimitSandbox | VhostLimit) value=$(word_of "$2") ;;
+    VhostLimitSandbox | VhostLimitOwner | VhostLimit) value=$(word_of "$2") ;;
     VhostLimitRetryAfter) value=auto ;;
     VhostLimitQueue) value="$2 $(value_of VL_QUEUE_TIMEOUT | tr -cd 0-9)s" ;;
     VhostLimitCPU | VhostLimitMemory | VhostLimitProcesses | VhostLimitIO) [[ $2 != 0 ]] || value=none ;;

@@ -117,6 +117,25 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   logged a 'action=pass reason=- '
 }
 
+@test "VHOSTLIMIT_BUSY is set for mod_rewrite, SetEnvIf and <If> while requests of the site wait" {
+  requires event
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -l rewrite -l setenvif -l headers 'Header always set Busy "expr=%{reqenv:VHOSTLIMIT_BUSY}"' \
+    -v 'a VhostLimitConcurrency 1' -v 'a RewriteEngine On' -v 'a RewriteCond %{ENV:VHOSTLIMIT_BUSY} .' \
+    -v 'a RewriteRule ^/first.html /busy [R=302]' -v "a <Directory \"$HTTPD_ROOT/htdocs/a\">" \
+    -v 'a SetEnvIf VHOSTLIMIT_BUSY ^2 two' -v 'a Header set Two yes env=two' -v "a <If \"-n reqenv('VHOSTLIMIT_BUSY')\">" -v 'a Header set If yes' \
+    -v 'a </If>' -v 'a </Directory>'
+  is "$(get a /page.html) $(answer_head Busy)" '200 '
+  hold_request one
+  line_up a /page.html /first.html /nope
+  is "$(get b /page.html) $(answer_head Busy)" '200 ' "another site"
+  release_request one
+  is "$(answer_of pagehtml) $(head_of pagehtml Busy) $(head_of pagehtml Two) $(head_of pagehtml If)" '200 2 yes yes'
+  is "$(answer_of firsthtml) $(head_of firsthtml Busy)" '302 1'
+  is "$(answer_of nope) $(head_of nope Busy) $(head_of nope Two)" '404 0 '
+  wait_until 10 not_busy
+}
+not_busy() { [[ $(get a /first.html) == 404 && -z $(answer_head Busy) ]]; }
+
 @test "CPU time of the worker thread is in the access log and in the account" {
   requires mod_lua
   start_httpd 'VhostLimit On' -l lua -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"

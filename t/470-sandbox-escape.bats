@@ -10,15 +10,21 @@ load lib/sandbox
 export ONE_SERVER=yes
 # Not below /tmp, which programs in Files may write to.
 HTTPD_ROOT=/run/vl-sandbox-escape
+# A folder with a socket that the site e may connect to.
+NAMED=/run/vl-sandbox-named
 
 setup() { requires root landlock userns seccomp; }
 
 setup_file() {
   { need_root && need_landlock && need_userns && need_seccomp; } >/dev/null || return 0
-  start_httpd 'VhostLimit On' "$PROGRAMS" -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -o 'a b c d'
+  install -d -o "$(httpd_user)" "$NAMED"
+  start_httpd 'VhostLimit On' "$PROGRAMS" -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -o 'a b c d e f g' \
+    -v 'e VhostLimitSandbox Full' -v "e VhostLimitSandboxConnect $(httpd_port) $NAMED" \
+    -v 'f VhostLimitSandbox Files' -v "f VhostLimitSandboxConnect $(httpd_port) udp" \
+    -v 'g VhostLimitSandbox Files' -v 'g VhostLimitSandboxConnect none'
   local site
   sandbox_compile escape.cgi "$TOP/t/lib/escape.c" -lrt
-  for site in a b c; do
+  for site in a b c e f g; do
     cp "$BATS_FILE_TMPDIR/escape.cgi" "$HTTPD_ROOT/htdocs/$site/"
     install -m 4755 "$BATS_FILE_TMPDIR/escape.cgi" "$HTTPD_ROOT/htdocs/$site/setuid-copy"
     chown "$(httpd_user)" "$HTTPD_ROOT/htdocs/$site"
@@ -31,7 +37,7 @@ setup_file() {
 teardown_file() {
   [[ -e $HTTPD_ROOT ]] || return 0
   [[ ! -e $BATS_FILE_TMPDIR/victim ]] || kill "$(<"$BATS_FILE_TMPDIR/victim")"
-  rm -f /dev/shm/vl-victim
+  rm -rf /dev/shm/vl-victim "$NAMED"
   end_server && rm -rf "$HTTPD_ROOT"
 }
 
@@ -41,7 +47,7 @@ start_victim() {
   mkdir -m 777 "$ready"
   cp "$BATS_FILE_TMPDIR/escape.cgi" "$BATS_FILE_TMPDIR/vl-victim"
   SECRET=1 setpriv --reuid "$(httpd_user)" --regid "$(id -g "$(httpd_user)")" --clear-groups \
-    "$BATS_FILE_TMPDIR/vl-victim" "$ready" 3>&- >"$ready.log" 2>&1 &
+    "$BATS_FILE_TMPDIR/vl-victim" "$ready" "$NAMED" 3>&- >"$ready.log" 2>&1 &
   echo $! >"$BATS_FILE_TMPDIR/victim"
   wait_until 10 test -e "$ready/done"
 }
@@ -98,6 +104,36 @@ expect() { # <vhost> <refused or escaped>
   local got
   got=$(attempt "$1" "$name=$argument")
   [[ $got == "$2"* ]] || failed+=$'\n'"$name $argument in $1: want $2, got $got"
+}
+
+# Sites: e has Full and names a port and a folder of sockets, f has Files and names a port and UDP,
+# g has Files and names nothing, c has no sandbox.
+# shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
+@test "VhostLimitSandboxConnect: programs connect to what the list names, and to nothing else" {
+  local ports tcp udp own name argument in_e in_f in_g off failed=''
+  ports=$(<"$BATS_FILE_TMPDIR/ready/ports") own=$(httpd_port)
+  read -r tcp udp <<<"$ports"
+  while read -r name argument in_e in_f in_g off; do
+    expect e "$in_e"; expect f "$in_f"; expect g "$in_g"; expect c "$off"
+  done <<END
+tcp $tcp refused refused refused escaped
+tcp $own escaped escaped refused escaped
+mapped $tcp refused refused refused escaped
+wide $tcp refused refused refused escaped
+wide $own refused refused refused escaped
+mptcp $tcp refused refused refused escaped
+fast-open $tcp refused refused refused escaped
+fast-open-message $tcp refused refused refused escaped
+old-calls $tcp refused refused refused escaped
+listen 0 refused refused refused escaped
+udp $udp refused escaped refused escaped
+socket $BATS_FILE_TMPDIR/ready/socket refused refused refused escaped
+datagram $BATS_FILE_TMPDIR/ready/datagram refused refused refused escaped
+socket $NAMED/socket escaped refused refused escaped
+abstract vl-victim refused refused refused escaped
+raw - refused refused refused refused
+END
+  is "$failed" ''
 }
 
 @test "a program that crashes leaves no core file, and its site's status is that of the crash" {

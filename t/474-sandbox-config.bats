@@ -30,6 +30,7 @@ right() { # <message> <line>...
   wrong "VhostLimitSandboxPath: 'opt' is not an absolute path below /" -v 'a VhostLimitSandboxPath ro opt'
   wrong "VhostLimitSandboxPath: '/' is not an absolute path below /" -v 'a VhostLimitSandboxPath ro /'
   wrong "VhostLimitSandboxPath: '/opt/\.\.' is not an absolute path below /" -v 'a VhostLimitSandboxPath ro /opt/..'
+  wrong "VhostLimitSandboxConnect: '65536' is not any, none, udp, a port from 1 to 65535 or an absolute path" -v 'a VhostLimitSandboxConnect 443 65536'
   wrong 'VhostLimitSandbox not allowed (here|in)' "<Directory /tmp>
 VhostLimitSandbox Full
 </Directory>"
@@ -129,6 +130,31 @@ END
 }
 
 export LOG_MAY_SAY='VL0070|exit signal Killed'
+@test "a kernel that cannot limit ports: doctor says so, and a list without ports needs no Landlock" {
+  requires root cc landlock userns seccomp
+  without landlock_create_ruleset
+  start_httpd 'VhostLimit On' "$PROGRAMS" -v 'a VhostLimitSandbox Full' -v 'a VhostLimitSandboxConnect 443' \
+    -v 'b VhostLimitSandbox Full' -v 'b VhostLimitSandboxConnect none'
+  error_log_has 'VL0070: site a\.test .*cannot limit TCP to the ports of VhostLimitSandboxConnect \(Linux 6\.7 with Landlock can\)'
+  is "$(status_of b unenforced)" ''
+  try ctl doctor
+  like "$output" 'PROBLEM sandbox: 1 site without .*cannot limit TCP'
+  site_program b look.sh <<<"bash -c ': </dev/tcp/127.0.0.1/$(httpd_port)' || echo none"
+  like "$(run_program b look.sh)" 'Operation not permitted.*none'
+}
+
+@test "Files limits Unix sockets by path on new kernels only, and says so" {
+  requires root landlock seccomp
+  local list=(-v 'a VhostLimitSandbox Files' -v 'a VhostLimitSandboxConnect /run/mysqld')
+  if perl -e 'exit(syscall(444, 0, 0, 1) >= 9)'; then
+    right 'VL0070: site a\.test .*cannot limit Unix sockets to the paths .*Linux 7\.1' "${list[@]}"
+    wrong 'VL0070: site a\.test .*The server does not start' 'VhostLimitOnError closed' "${list[@]}"
+  else
+    right 'Syntax OK' "${list[@]}"
+    is "$(grep -c VL0070 <<<"$output")" 0 "warnings"
+  fi
+}
+
 @test "a machine that allows no user namespaces: Full names the setting" {
   requires root userns
   echo 0 >"$BATS_TEST_TMPDIR/none"

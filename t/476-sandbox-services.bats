@@ -14,7 +14,6 @@ setup() { requires root userns landlock; }
 
 teardown() { all_of end_service end_server; }
 
-need_postgresql()   { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need_program initdb; }
 need_fontconfig()   { [[ $(fc-match -f '%{family}' DejaVuSans 2>&1) == *DejaVu* ]] || { echo "no fontconfig with the font DejaVu"; return 1; }; }
 need_certificates() { [[ -e /etc/ssl/certs/ca-certificates.crt ]] || { echo "no /etc/ssl/certs/ca-certificates.crt"; return 1; }; }
 

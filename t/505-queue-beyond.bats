@@ -96,15 +96,44 @@ is_deferred_and_served_on() { # <mpm>
   ! grep -i retry-after "$BATS_TEST_TMPDIR"/*-answer || fail "Retry-After though it is off"
 }
 
-@test "a TLS connection is reset at its timeout: a refusal needs no handshake" {
+resets_tls_on() { # <mpm>
   requires openssl mod_ssl
-  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 3s'
-  hold_request one s
-  begin_request first s /page.html
+  start_tls -m "$1" 'VhostLimit On' "LogFormat \"%v %a %r %>s %{SSL_PROTOCOL}x %{SSL_CIPHER}x %{VHOSTLIMIT_REASON}e\" tls" "CustomLog \"$HTTPD_ROOT/logs/tls.log\" tls \"expr=%{reqenv:VHOSTLIMIT_ACTION} == 'refused'\"" \
+    't: VhostLimitConcurrency 1' 't: VhostLimitQueue 1 3s' 't: VhostLimitStatusCode 429'
+  hold_request one t
+  begin_request first t /page.html
+  settles t waiting 1
+  is "$(tls_packets "$(client_hello t.test)")" '[reset]'
+  is "$(status_of t reset) $(status_of t refused_queue) $(status_of t deferred)" '1 1 0'
+  is "$(answer_of first)" 429 "the queued request"
+  at_least "$(status_of t charged_us)" 1 charged_us
+  like "$(access_log t)" '(^|.)- 429 action=refused reason=queue wait=[0-9]{7}'
+  like "$(<"$HTTPD_ROOT/logs/tls.log")" '(^|.)t.test 127.0.0.1 - 429 [^ ]+ - queue'
+}
+
+@test "event: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
+  resets_tls_on event
+}
+
+@test "worker: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
+  requires worker
+  resets_tls_on worker
+}
+
+@test "prefork: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
+  requires prefork
+  resets_tls_on prefork
+}
+
+@test "a TLS connection behind a PROXY header that is refused is logged with its client" {
+  requires openssl mod_ssl mod_remoteip
+  start_tls -l remoteip 'VhostLimit On' 'LogFormat "%v %a %h %>s" from' "CustomLog \"$HTTPD_ROOT/logs/from.log\" from" \
+    's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 3s' 's: RemoteIPProxyProtocol On' 't: RemoteIPProxyProtocol On'
+  hold_request one s --haproxy-protocol
+  begin_request first s /page.html --haproxy-protocol
   settles s waiting 1
-  is "$(tls_packets "$(client_hello s.test)")" '[reset]'
-  is "$(status_of s reset) $(status_of s refused_queue)" '1 1'
-  is "$(answer_of first)" 503 "the queued request"
+  is "$(tls_packets "PROXY TCP4 192.0.2.7 127.0.0.1 1111 443\r\n$(client_hello s.test)")" '[reset]'
+  like "$(<"$HTTPD_ROOT/logs/from.log")" '(^|.)s.test 192.0.2.7 192.0.2.7 503'
 }
 
 @test "a longer queue admits deferred connections" {

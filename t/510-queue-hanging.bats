@@ -158,3 +158,12 @@ start_h2() {
   report=$(timeout $((30 * SLOWER)) h2load -n 240 -c 12 -m 5 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
   like "$report" 'status codes: 240 2xx'
 }
+
+@test "requests of one site that hang get further child processes, and others keep threads" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 100' 'VhostLimitQueue 100 60s' -t 'StartServers 1' -t 'ServerLimit 8' -t 'ThreadLimit 10' \
+    -t 'ThreadsPerChild 10' -t 'MinSpareThreads 8' -t 'MaxSpareThreads 80' -t 'MaxRequestWorkers 80'
+  begin_hanging 40 a
+  wait_until 30 status_is a running 40
+  b_is_served
+  end_all a
+}

@@ -77,13 +77,24 @@ holds_on() { # <mpm>
   as_configured_on event -n
 }
 
-@test "MinRate extends the timeout by the received bytes, up to the maximum" {
-  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=1-3,MinRate=20'
+extends_with() { # <as start_httpd>...
+  start_httpd "${ONE_CHILD[@]}" -l reqtimeout "$@" 'RequestReadTimeout header=1-9,MinRate=20' 'AcceptFilter http none'
   local slowly=() i
-  for ((i = 0; i < 40; i++)); do slowly+=(@200 'xxxxxxxx'); done
-  begin 408 22 40 "${LINE}X: yyyy"              # 32 bytes: 1.6 s more
-  begin 408 29 50 "${LINE}X: " "${slowly[@]:0:32}"
+  for ((i = 0; i < 50; i++)); do slowly+=(@200 'xxxxxxxx'); done
+  suspend "$(httpd_children)"                   # accepts connections that have sent already
+  begin 408 22 40 "${LINE}X: $(printf 'y%.0s' {1..500})"        # a line of 25 bytes: 1.25 s more
+  begin 408 89 110 "${LINE}X: " "${slowly[@]}"
+  time_passes 300
+  kill -CONT "$(httpd_children)"
   all_end
+}
+
+@test "MinRate extends the timeout by the received bytes, up to the maximum; bytes of an incomplete line count when more of it arrives" {
+  extends_with 'VhostLimit On'
+}
+
+@test "plain Apache extends the timeout by the received bytes, up to the maximum" {
+  extends_with -n
 }
 
 @test "a slow head that is complete before the timeout is served" {

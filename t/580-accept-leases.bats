@@ -6,6 +6,7 @@
 
 load lib/live
 load lib/tls
+load lib/control
 
 setup() { requires event mod_ssl openssl; }
 
@@ -175,6 +176,26 @@ kill_client() { # <name>: the client closes
   wait_until 10 answers_are one '200 200'
   wait_until 10 answers_are two '200 200'
   is "$(status_of s refused)" 0
+}
+
+@test "a connection that waits for a lease is served by its quiescing child after that was stalled" {
+  requires root ctl
+  local child
+  start_leases 'VhostLimitQueue 1000 40s' 'VhostLimitSlots 4' 's: VhostLimitConcurrency 1'
+  child=$(httpd_children)
+  open_kept one two
+  hold_request hold s
+  ask_for one /sub/; ask_for two /sub/
+  settles s waiting 2
+  graceful_httpd
+  settles s waiting 2
+  suspend "$child"
+  ctl set s.test concurrency=3 >"$BATS_TEST_TMPDIR/set"         # grants that the child does not take
+  time_passes 2500
+  kill -CONT "$child"
+  wait_until 10 answers_are one '200 200'
+  wait_until 10 answers_are two '200 200'
+  release_request hold
 }
 
 # More connections have an event than there are workers. Event itself may crash then: its main

@@ -30,13 +30,13 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_head Content-Type)" '^application/json'
   is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","slots_auto","state","unenforced","uptime_s","vhosts","workers"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
-  is "$(answer_body | jq -c '.sampler | keys')" '["processes","round_us","state","unfound"]'
+  is "$(answer_body | jq -c '.sampler | keys')" '["processes","round_us","state","unfound","unread"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all columns, and numbers are numbers" {
-  local want='["asleep","backend_us","backends","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","duty_permille","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","runnable_permille","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["asleep","backend_us","backends","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","database_now_permille","database_us","database_waits","deferred","duty_permille","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","runnable_permille","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
   is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .expires_s, .plan, .unenforced, .virtual_hosts, .classes, .backends) | .[] | type] | unique')" '["number"]'
 }
@@ -82,7 +82,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   sampler_runs() { [[ $(status_json | jq -r .sampler.state) == runs ]]; }
   wait_until 10 sampler_runs
   page '?auto'
-  like "$(answer_body)" $'\nsampler.state: runs\nsampler.round_us: [0-9]+\nsampler.processes: [0-9]+\nsampler.unfound: 0\n'
+  like "$(answer_body)" $'\nsampler.state: runs\nsampler.round_us: [0-9]+\nsampler.processes: [0-9]+\nsampler.unfound: 0\nsampler.unread: \n'
   page '?prometheus'
   like "$(answer_body)" $'\nvhostlimit_sampler\\{state="runs"\\} 1\n'
   like "$(answer_body)" $'\nvhostlimit_sampler_unfound 0\n'

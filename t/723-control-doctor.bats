@@ -48,6 +48,26 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   like "$(words_of workers)" '^32 workers for 30 slots.*MaxRequestWorkers 60'
 }
 
+names_the_site() { # <mpm> <message>
+  start_httpd -m "$1" 'VhostLimit DryRun' -t 'StartServers 1' "${@:3}" -t 'MaxRequestWorkers 4'
+  hold_request one a; hold_request two b; hold_request three a
+  begin_request four a /page.html           # it may wait for the last worker
+  wait_until 20 error_log_has "VL0081: at $2 site a\\.test had [23] of [34] running requests"
+  doctor
+  like "$(words_of 'no worker')" "^Apache had no free worker \\($2\\) at .*, when a\\.test had [23] of [34] .*vhostlimitctl explain a\\.test"
+  like "$(ctl explain a.test)" "Apache had no free worker \\($2\\)"
+  is "$(ctl explain b.test | grep -c 'no free worker')" 0
+}
+
+@test "event: when Apache logs AH00484, the log, doctor and explain name the site with most running requests" {
+  names_the_site event AH00484 -t 'ServerLimit 1' -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MinSpareThreads 1'
+}
+
+@test "prefork: the same for AH00161" {
+  requires prefork
+  names_the_site prefork AH00161 -t 'ServerLimit 4' -t 'MinSpareServers 1'
+}
+
 @test "prefork: requests that wait with their process are a note, with an acceptor they are none" {
   requires prefork
   start_httpd -m prefork 'VhostLimit On'
@@ -163,6 +183,23 @@ end_pool() { # <name>
   pid=$(<"$BATS_TEST_TMPDIR/$1/pid")
   kill "$pid"
   wait_until 10 gone "$pid"
+}
+
+@test "the status page: good, taken by another directive, not there, and shown to visitors of a proxy: notes" {
+  local shut="-z req('X-Forwarded-For') && -z req('X-Real-IP') && -z req('Forwarded') && -z req('Via')" page PATH=$TOP/conf:$PATH
+  start_httpd 'VhostLimit On' -x '<Location "/shown">' -x 'SetHandler vhostlimit-status' -x 'Require all granted' -x '</Location>' \
+    -x '<Location "/shut">' -x 'SetHandler vhostlimit-status' -x "Require expr \"$shut\"" -x '</Location>' -x 'Redirect 301 /taken http://a.test/'
+  page=http://127.0.0.1:$(httpd_port)
+  try ctl --json doctor "$page/shut"
+  echo "$output" >"$BATS_TEST_TMPDIR/doctor"
+  is "$(level_of 'status page')" good
+  for page in "$page/shown=visitors of a proxy on this machine can read it; use the Require lines" "$page/taken=status 301: another directive .* a virtual host of its own" \
+    "$page/none=status 404: another directive" "http://127.0.0.1:1/=curl: "; do
+    try ctl --json doctor "${page%%=*}"
+    echo "$output" >"$BATS_TEST_TMPDIR/doctor"
+    is "$(level_of 'status page')" note
+    like "$(words_of 'status page')" "^${page%%=*}.*${page#*=}.* / see The status page in docs/guides/monitoring.md"
+  done
 }
 
 @test "a server with mpm_itk does not start unless VhostLimit is Off" {

@@ -23,6 +23,33 @@ teardown() {
   for web in web1 web2; do [[ ! -e $(daemon_folder "$web")/httpd ]] || end_web "$web"; done
 }
 
+# ---- addresses ---------------------------------------------------------------------
+
+# A port of 127.0.0.1 whose connections are neither accepted nor refused: its backlog is full.
+begin_silence() { # <port>
+  # shellcheck disable=SC2016  # perl's own
+  perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => $ARGV[0], Listen => 0, ReuseAddr => 1) or die $!;
+    my @full = map { IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0], Blocking => 0) } 1 .. 4; print "ready\n"; close STDOUT; sleep' \
+    "$1" >"$BATS_TEST_TMPDIR/silence" 3>&- 4>&- &
+  others+=($!)
+  wait_until 10 test -s "$BATS_TEST_TMPDIR/silence"
+}
+
+@test "a silent address of the store leaves the daemon time for the next one" {
+  local FLEET_DAEMON=$BATS_TEST_TMPDIR/daemon
+  printf '127.0.0.1 store.test\n127.0.0.2 store.test\n' >"$BATS_TEST_TMPDIR/hosts"
+  # shellcheck disable=SC2016  # of the inner shell
+  printf '#!/bin/sh\nexec unshare -m sh -c '\''mount --bind %s /etc/hosts && exec "$@"'\'' sh %s "$@"\n' \
+    "$BATS_TEST_TMPDIR/hosts" "${VL_BUILD_DIR:-$TOP}/fleet/vhostlimit-fleet" >"$FLEET_DAEMON"
+  chmod 755 "$FLEET_DAEMON"
+  store() { redis-cli -h 127.0.0.2 -p "$(store_port)" "$@"; }
+  begin_silence "$(store_port)"
+  start_store --bind 127.0.0.2
+  start_web web1 '' 'VhostLimit On'
+  start_daemon web1 "store store.test:$(store_port)"
+  wait_until 15 is_leasing web1
+}
+
 # ---- TLS ---------------------------------------------------------------------------
 
 # A certificate authority that signs the certificates of the store and of a client.

@@ -12,6 +12,10 @@ load lib/control
 export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024|VL0035|VL0046'
 
 setup() { requires cc; }
+teardown() {
+  [[ ! -s $BATS_TEST_TMPDIR/logger.pid ]] || kill -CONT "$(<"$BATS_TEST_TMPDIR/logger.pid")" 2>/dev/null || :
+  end_server
+}
 
 new_children() {
   local old
@@ -311,6 +315,26 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
   has_enough "slow.$(httpd_pid)"
   wait "$ctl_pid"
   is "$(status_of a weight)" 7
+}
+@test "an error log that is not read keeps no child process from starting, and gets its line later" {
+  requires root ctl
+  local ctl_pid i logger=$BATS_TEST_TMPDIR/logger
+  printf '#!/bin/sh\necho $$ >"%s"\nexec cat >>"%s"\n' "$logger.pid" "$HTTPD_ROOT/logs/error.log" >"$logger"
+  chmod 755 "$logger"
+  start_httpd -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 1' \
+    -t 'MaxSpareThreads 32' -t 'MaxConnectionsPerChild 20' 'VhostLimit On' "ErrorLog \"|$logger\""
+  wait_until 10 test -s "$logger.pid"
+  kill -STOP "$(<"$logger.pid")"
+  perl -MFcntl -e 'sysopen(my $f, shift, O_WRONLY | O_NONBLOCK) or die $!; 1 while defined syswrite($f, "\n" x 512)' "/proc/$(httpd_pid)/fd/2"
+  ctl set a.test weight=7 >"$BATS_TEST_TMPDIR/set" 2>&1 3>&- 4>&- &
+  ctl_pid=$!
+  time_passes 300
+  gone "$ctl_pid" && fail "the log took the line"
+  for i in {1..60}; do is "$(get a / -m 10)" 200; done
+  kill -CONT "$(<"$logger.pid")"
+  wait "$ctl_pid"
+  is "$(status_of a weight)" 7
+  wait_until 10 error_log_has 'VL0031: site a.test: limits changed'
 }
 two_without() { (($(child_beside "$1" | wc -l) == 2)); }   # <pid>
 

@@ -5,6 +5,7 @@
 # 100 graceful restarts, 20 changes of the configuration and 200 stops.
 
 load lib/live
+load lib/tls
 load lib/loaded
 
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }
@@ -34,6 +35,18 @@ no_request_was_lost() {
   is "$(crowd_got waiting)" '20 200'
   at_most "$(memory_of "$pid")" $((had + 1024 + times * 20)) "KB of the parent"
   is "$(descriptors_of "$pid")" "$files" "descriptors of the parent"
+}
+
+@test "graceful restarts under load over TLS, with a full queue, lose no request: 8, in the long form 100" {
+  requires event openssl mod_ssl
+  local times=$((${VL_LONG:-0} ? 100 : 8)) i
+  start_tls 'VhostLimit On' 'GracefulShutdownTimeout 60' 's: VhostLimitConcurrency 2' 's: VhostLimitQueue 5 60s' -t 'StartServers 2' -t 'ServerLimit 24' \
+    -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 8' -t 'MaxSpareThreads 32'
+  begin_load 8 s /page.html
+  for ((i = 0; i < times; i++)); do load_goes_on 30; graceful_httpd; done
+  load_goes_on 100
+  end_load
+  no_request_was_lost
 }
 
 @test "changes of the configuration under load lose no request: 4, in the long form 20" {

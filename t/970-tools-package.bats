@@ -107,6 +107,19 @@ remove_package() {
 
 waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
 
+# The machine's own Apache with two sites, one of which gets requests all the time.
+make_busy_server() {
+  clean_the_machine
+  fetch_packages
+  try on_machine apt-get install -qy apache2
+  is "$status" 0 "apt-get install apache2"
+  fetch_packages                            # apt may keep no archives
+  make_sites
+  try on_machine service apache2 restart
+  wait_until 10 answers shop.example 200
+  on_machine bash -c 'while curl -s -m 5 -o /dev/null -H "Host: shop.example" http://127.0.0.1/slow || sleep 0.1; do :; done' &
+}
+
 # ---- tests -------------------------------------------------------------------
 
 @test "make deb builds a package without an error of lintian" {
@@ -151,6 +164,18 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
   change_weight
   end_flood
   remove_package
+}
+
+@test "adopt.sh names the busy site in a minute, and a minute later nothing is left" {
+  requires dpkg machine
+  start_machine
+  make_busy_server
+  try on_machine "$TOP/tools/adopt.sh" /root/package.deb
+  is "$status" 0
+  like "$output" 'The site that takes the workers: shop\.example \(([0-9]|[1-5][0-9]) s\)'
+  like "$output" $'files +left: 0\nprocesses +left: 0\ncgroups +left: 0\n/etc +left: 0\nRemoved \\(([0-9]|[1-5][0-9]) s\\)'
+  wait_until 20 cgroup_gone "$(groups_path)"
+  answers blog.example 200
 }
 
 @test "the RPM spec is valid and has the version of configure.ac" {

@@ -7,8 +7,10 @@
 #include <apr_buckets.h>
 #include <apr_hash.h>
 #include <apr_lib.h>
+#include <apr_portable.h>
 #include <apr_strings.h>
 #include <http_config.h>           /* before http_vhost.h */
+#include <http_core.h>
 #include <http_vhost.h>
 
 #include "accept/vl_child.h"
@@ -275,7 +277,9 @@ static void set_default_server(const struct sockaddr_storage *local,
     ret_found->server = find_server(&local_sa, "");
     ret_found->tls = (n > 0 && *bytes == 0x16)
                      || vl_conf_get(ret_found->server)->head_time.tls;
-    ret_found->bytes = n > 0 ? (apr_size_t)n : 0;
+    ret_found->bytes = ret_found->in_lines = n > 0 ? (apr_size_t)n : 0;
+    while (!ret_found->tls && ret_found->in_lines && bytes[ret_found->in_lines - 1] != '\n')
+        ret_found->in_lines--;
 }
 
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
@@ -306,4 +310,33 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     identify(bytes, (apr_size_t)n, n == (ssize_t)sizeof(bytes), &local_sa, &remote_sa, &peek,
              ret_found);
     return VL_CLASSIFY_ALL;
+}
+
+request_rec *vl_classify_hello(conn_rec *c)
+{
+    char bytes[PEEK_SIZE];
+    apr_sockaddr_t *in_header = apr_palloc(c->pool, sizeof(*in_header));
+    request_rec *r;
+    vl_peek_t peek;
+    ssize_t n;
+    int fd;
+
+    if (apr_os_sock_get(&fd, ap_get_conn_socket(c)) != APR_SUCCESS
+        || (n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT)) <= 0)
+        return NULL;
+    vl_peek(bytes, (apr_size_t)n, &peek);
+    r = vl_scratch_request(c->pool, c->base_server, c->local_addr, c->client_addr);
+    if (peek.proxy_length && vl_remoteip_expects_proxy_header(r->connection)
+        && address_in_header(in_header, &peek))
+        set_client(r, in_header);
+    r->connection = c;
+    r->request_time = apr_time_now();
+    r->method = "-";
+    r->uri = apr_pstrdup(c->pool, "-");
+    r->protocol = apr_pstrdup(c->pool, "HTTP/1.0");     /* as of a request that httpd has not read */
+    if (*peek.host) {
+        apr_table_set(r->headers_in, "Host", peek.host);
+        ap_update_vhost_from_headers(r);
+    }
+    return r;
 }

@@ -20,7 +20,9 @@ static void pass(vl_newconn_t *newconn)
 }
 
 /* Waits for more of the head, outside of the queues and for as long as Apache would
- * wait. If epoll fails the connection is passed to the MPM. */
+ * wait. If epoll fails the connection is passed to the MPM.
+ * With MinRate mod_reqtimeout begins to wait for the rest of a line before it counts the bytes
+ * that have just arrived of it (reqtimeout_filter()). */
 static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     apr_int64_t now_us = vl_clock_us();
@@ -28,13 +30,18 @@ static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
     if (!newconn->head_since_us)
         newconn->head_since_us = now_us;
     newconn->client.tls = found->tls;
+    if (found->bytes > newconn->head_bytes) {
+        newconn->head_counted = found->in_lines > newconn->head_bytes ? found->in_lines
+                                                                      : newconn->head_bytes;
+        newconn->head_bytes = found->bytes;
+    }
     vl_waiters_lock();
     if (vl_newconn_watch_locked(newconn, EPOLLET)) {
         vl_newconn_move_until_locked(newconn, INCOMPLETE_HEAD,
                                      vl_headtime_deadline(
                                          found->server, found->tls,
                                          newconn->head_since_us, now_us,
-                                         found->bytes));
+                                         newconn->head_counted));
     }
     else {
         vl_newconn_pass_locked(newconn);
@@ -71,6 +78,7 @@ static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
     const vl_conf_t *conf = vl_conf_get(found->server);
 
     newconn->head_since_us = 0;
+    newconn->head_bytes = newconn->head_counted = 0;
     newconn->http2 = found->http2;
     if (found->http2 && try_pass_with_thread(newconn, found))
         return;

@@ -13,8 +13,8 @@
 /* Ends a connection whose head or ClientHello is too late. If it has a request line, it is
  * passed to the MPM, where its head ends with a timeout, so that httpd answers and logs 408. */
 void vl_newconn_time_out_locked(vl_newconn_t *newconn);
-/* Refuses a connection with a reset: over TLS, where an answer would need a handshake, or because
- * descriptors are short. The refusal is counted and charged to the account. */
+/* Refuses a connection with a reset, because descriptors are short. The refusal is counted and
+ * charged to the account. */
 void vl_newconn_reset_locked(vl_newconn_t *newconn);
 /* Answers a request that was read with 503, because no other child is left. */
 void vl_newconn_answer_503_locked(vl_newconn_t *newconn);

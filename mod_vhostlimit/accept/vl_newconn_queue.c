@@ -29,10 +29,8 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         newconn->grant.ticket = *ticket;
     newconn->grant.refused = refused;
-    if (refused == VL_REASON_QUEUE && newconn->client.tls)
-        vl_newconn_reset_locked(newconn);
-    else
-        vl_newconn_pass_locked(newconn);
+    newconn->grant.reset = refused == VL_REASON_QUEUE && newconn->client.tls;
+    vl_newconn_pass_locked(newconn);
 }
 
 /* Returns the client's port if the client is on this machine: a connection to one of its own

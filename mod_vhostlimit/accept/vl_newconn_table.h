@@ -41,7 +41,6 @@
  *                   --too late-----------------------> FOR_MPM
  *                   --input while acceptor stalls----> FOR_MPM
  *   QUEUED          --granted or refused-------------> FOR_MPM
- *                   --refused beyond the queue, TLS--> RELEASED
  *                   --client has gone----------------> RELEASED
  *   FOR_MPM         --MPM asks for a connection------> IN_MPM
  *                   --relayed to a prefork child-----> RELEASED
@@ -91,6 +90,8 @@ struct vl_newconn_t {
     int ready;                      /* the first request can be read at once */
     int http2;                      /* begins with the preface of HTTP/2 */
     apr_int64_t head_since_us;      /* when its head began to arrive; 0: not yet */
+    apr_size_t head_bytes;          /* of an incomplete head, so far ... */
+    apr_size_t head_counted;        /* ... and those that MinRate counts */
     apr_int64_t queued_since_us;    /* when it was queued in another child; 0: it was not */
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;

@@ -47,6 +47,13 @@ static const word_t sandbox_words[] = {
     { NULL }
 };
 
+static const word_t owner_words[] = {
+    { "Off", VL_OWNER_OFF },
+    { "Show", VL_OWNER_SHOW },
+    { "Sandbox", VL_OWNER_SANDBOX },
+    { NULL }
+};
+
 static const word_t access_words[] = {
     { "ro", VL_RULE_RO },
     { "rw", VL_RULE_RW },
@@ -246,6 +253,13 @@ static void merge_sharing(vl_sharing_conf_t *conf, const vl_sharing_conf_t *base
     conf->classes = add->classes ? add->classes : base->classes;
 }
 
+/* Appends an array of the virtual host to that of the main server; NULL: it is empty. */
+static apr_array_header_t *append(apr_pool_t *p, apr_array_header_t *base,
+                                  apr_array_header_t *add)
+{
+    return !base ? add : !add ? base : apr_array_append(p, base, add);
+}
+
 void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
 {
     const vl_conf_t *base = base_conf, *add = add_conf;
@@ -267,9 +281,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->plan_name = add->plan_name ? add->plan_name : base->plan_name;
     conf->plan_at = add->plan_name ? add->plan_at : base->plan_at;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
-    conf->sandbox_paths = !base->sandbox_paths ? add->sandbox_paths
-        : !add->sandbox_paths ? base->sandbox_paths
-        : apr_array_append(p, base->sandbox_paths, add->sandbox_paths);
+    conf->sandbox_paths = append(p, base->sandbox_paths, add->sandbox_paths);
+    conf->connects = append(p, base->connects, add->connects);
     merge_sharing(&conf->sharing, &base->sharing, &add->sharing);
     conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
                                                            : base->accounts;
@@ -844,6 +857,25 @@ static const char *set_save_file(cmd_parms *cmd, void *tree, const char *arg)
     return error;
 }
 
+/* Directive handler of VhostLimitSandboxConnect: one of its words. */
+static const char *set_connect(cmd_parms *cmd, void *dconf, const char *word)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    apr_int64_t port;
+
+    if (error)
+        return error;
+    if (*word != '/' && strcmp(word, "any") && strcmp(word, "none") && strcmp(word, "udp")
+        && !vl_value_number(word, '\0', 1, 65535, &port))
+        return apr_psprintf(cmd->pool, "VhostLimitSandboxConnect: '%s' is not any, none, udp, a "
+                            "port from 1 to 65535 or an absolute path", word);
+    if (!conf->connects)
+        conf->connects = apr_array_make(cmd->pool, 4, sizeof(const char *));
+    APR_ARRAY_PUSH(conf->connects, const char *) = apr_pstrdup(cmd->pool, word);
+    return NULL;
+}
+
 /* Directive handler of VhostLimitSandboxPath: an access and one of its paths. */
 static const char *set_sandbox_path(cmd_parms *cmd, void *dconf, const char *access,
                                     const char *path)
@@ -921,6 +953,9 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_ITERATE2("VhostLimitSandboxPath", set_sandbox_path, NULL, RSRC_CONF,
                      "ro, rw, tmp or hide, and paths: what the site's programs may do "
                      "with them"),
+    AP_INIT_ITERATE("VhostLimitSandboxConnect", set_connect, NULL, RSRC_CONF,
+                    "what the site's programs may connect to: any, none, TCP ports, udp, and "
+                    "paths of Unix sockets"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),

@@ -89,6 +89,8 @@ struct vl_conf_t {
     vl_sharing_conf_t sharing;  /* shares inside the site */
     vl_accounts_conf_t accounts;        /* VhostLimitAccounts */
     apr_array_header_t *sandbox_paths;      /* of vl_rule_t, or NULL */
+    apr_array_header_t *connects;       /* of const char *, the words of
+                                 * VhostLimitSandboxConnect, or NULL */
     const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by
                                  * vl_sandboxes_make() */
     const apr_array_header_t *servers;  /* main server only; see vl_conf_servers() */

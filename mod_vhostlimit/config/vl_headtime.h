@@ -27,7 +27,7 @@ void vl_headtime_post_config(server_rec *main_server);
 
 /* Returns the deadline of the request head (tls 0) or of the ClientHello (tls 1), on the
  * clock of vl_clock_us().  s: the default server of the local address.  began_us: start of
- * the head.  last_byte_us: arrival of the last byte.  bytes: number received so far. */
+ * the head.  last_byte_us: arrival of the last byte.  bytes: those that MinRate counts. */
 apr_int64_t vl_headtime_deadline(const server_rec *s, int tls,
                                  apr_int64_t began_us, apr_int64_t last_byte_us,
                                  apr_size_t bytes);

@@ -19,15 +19,16 @@
 
 /* What a program finds besides its site.  Paths that do not exist are left out.  In the folders
  * of sockets are those of MySQL, PostgreSQL, systemd-resolved and nscd. */
+#define SOCKETS(path) { VL_RULE_RO, path, .has_sockets = 1 }
 static const vl_rule_t defaults[] = {
     { VL_RULE_RO, "/usr" }, { VL_RULE_RO, "/bin" }, { VL_RULE_RO, "/sbin" },
     { VL_RULE_RO, "/lib" }, { VL_RULE_RO, "/lib32" }, { VL_RULE_RO, "/lib64" },
     { VL_RULE_RO, "/libx32" }, { VL_RULE_RO, "/opt" }, { VL_RULE_RO, "/etc" },
-    { VL_RULE_RO, "/run/mysqld" }, { VL_RULE_RO, "/var/run/mysqld" },
-    { VL_RULE_RO, "/var/lib/mysql/mysql.sock" },
-    { VL_RULE_RO, "/run/postgresql" }, { VL_RULE_RO, "/var/run/postgresql" },
-    { VL_RULE_RO, "/run/systemd/resolve" }, { VL_RULE_RO, "/run/nscd" },
-    { VL_RULE_RO, "/var/run/nscd" }, { VL_RULE_RO, "/var/cache/fontconfig" },
+    SOCKETS("/run/mysqld"), SOCKETS("/var/run/mysqld"),
+    SOCKETS("/var/lib/mysql/mysql.sock"),
+    SOCKETS("/run/postgresql"), SOCKETS("/var/run/postgresql"),
+    SOCKETS("/run/systemd/resolve"), SOCKETS("/run/nscd"),
+    SOCKETS("/var/run/nscd"), { VL_RULE_RO, "/var/cache/fontconfig" },
     { VL_RULE_RO, "/sys/devices/system/cpu/online" },
     { VL_RULE_DEVICE, "/dev/null" }, { VL_RULE_DEVICE, "/dev/zero" },
     { VL_RULE_DEVICE, "/dev/full" }, { VL_RULE_DEVICE, "/dev/random" },
@@ -50,6 +51,7 @@ typedef struct cell_t {
     int has_tree;               /* 1: the tree of directives is still there */
     vl_sandbox_e mode;          /* the strictest */
     apr_array_header_t *rules;  /* of vl_rule_t */
+    vl_connect_t connect;
     apr_array_header_t *refused;        /* of const char *: reasons why folders have no rule.
                                          * NULL: links are not looked for */
 } cell_t;
@@ -290,6 +292,73 @@ static void put_configured(apr_pool_t *p, const cell_t *cell, const apr_array_he
     }
 }
 
+static int has_word(const apr_array_header_t *words, const char *word)
+{
+    int i;
+
+    for (i = 0; i < words->nelts; i++) {
+        if (!strcmp(APR_ARRAY_IDX(words, i, const char *), word))
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns the words of VhostLimitSandboxConnect of the site; none: connections are not
+ * limited. */
+static apr_array_header_t *connects_of(apr_pool_t *p, const cell_t *cell)
+{
+    apr_array_header_t *words = apr_array_make(p, 4, sizeof(const char *));
+    int i;
+
+    for (i = 0; i < cell->servers->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(cell->servers, i, server_rec *));
+
+        if (conf->connects)
+            apr_array_cat(words, conf->connects);
+    }
+    if (has_word(words, "any"))
+        apr_array_clear(words);
+    return words;
+}
+
+/* Adds a path with sockets to the rules.  One that the programs have anyway keeps its access. */
+static void put_sockets(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+                        const char *path)
+{
+    int i, n = cell->rules->nelts;
+
+    path = without_slash(p, path);
+    if (!has_rule(cell->rules, path))
+        put_folder(p, cell, roots, VL_RULE_RO, path, 0);
+    for (i = 0; i < cell->rules->nelts; i++) {
+        vl_rule_t *rule = &APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+
+        rule->has_sockets |= i >= n || !strcmp(rule->path, path);
+    }
+}
+
+/* Fills in cell->connect. */
+static void put_connects(apr_pool_t *p, cell_t *cell, const apr_array_header_t *roots,
+                         const apr_array_header_t *words)
+{
+    apr_array_header_t *ports = apr_array_make(p, 2, sizeof(int));
+    int i;
+
+    cell->connect.is_limited = words->nelts > 0;
+    cell->connect.has_udp = has_word(words, "udp");
+    cell->connect.ports = ports;
+    for (i = 0; i < words->nelts; i++) {
+        const char *word = APR_ARRAY_IDX(words, i, const char *);
+
+        if (*word == '/') {
+            cell->connect.has_unix = 1;
+            put_sockets(p, cell, roots, word);
+        }
+        else if (*word >= '0' && *word <= '9')
+            APR_ARRAY_PUSH(ports, int) = atoi(word);
+    }
+}
+
 /* Returns the rules of every sandbox, an array of vl_rule_t.  tree: of directives, or NULL.
  * refused: as in cell_t. */
 static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t *roots,
@@ -300,7 +369,7 @@ static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t 
     unsigned n;
 
     for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
-        put_rule(all.rules, defaults[n].access, defaults[n].path, NULL, 0);
+        APR_ARRAY_PUSH(all.rules, vl_rule_t) = defaults[n];
     put_script_folders(p, &all, roots, tree);
     return all.rules;
 }
@@ -310,11 +379,16 @@ static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t 
 static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *common,
                        const apr_array_header_t *roots)
 {
+    const apr_array_header_t *words = connects_of(p, cell);
     struct stat file;
     unsigned n;
     int i;
 
-    cell->rules = apr_array_copy(p, common);
+    cell->rules = apr_array_make(p, common->nelts, sizeof(vl_rule_t));
+    for (i = 0; i < common->nelts; i++) {
+        if (!words->nelts || !APR_ARRAY_IDX(common, i, vl_rule_t).has_sockets)
+            APR_ARRAY_PUSH(cell->rules, vl_rule_t) = APR_ARRAY_IDX(common, i, vl_rule_t);
+    }
     for (n = 0; n < sizeof(own) / sizeof(own[0]) && cell->mode == VL_SANDBOX_FULL; n++) {
         if (!stat(own[n].path, &file))
             put_rule(cell->rules, own[n].access, own[n].path, NULL, 0);
@@ -330,6 +404,7 @@ static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *co
     hide_others(p, cell, roots);
     for (i = 0; i < cell->servers->nelts; i++)
         put_configured(p, cell, roots, APR_ARRAY_IDX(cell->servers, i, server_rec *));
+    put_connects(p, cell, roots, words);
     qsort(cell->rules->elts, (size_t)cell->rules->nelts, sizeof(vl_rule_t), by_path);
 }
 
@@ -443,6 +518,8 @@ static const char *cannot_enforce(apr_pool_t *p, const cell_t *cell)
         why = modules_outside();
     if (!why && cell->mode == VL_SANDBOX_FILES)
         why = files_cannot(p, cell);
+    if (!why)
+        why = vl_sandbox_cannot_connect(cell->mode, &cell->connect);
     return why;
 }
 
@@ -632,7 +709,7 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
 
         if (!error)
             error = vl_sandbox_make(p, *kept, cell->name, cell->mode, cell->rules,
-                                    ap_unixd_config.user_id, ap_unixd_config.group_id,
+                                    &cell->connect, ap_unixd_config.user_id, ap_unixd_config.group_id,
                                     &sandbox);
         if (error || why)
             rv = report(cell, error ? error : why, is_restart, &count);

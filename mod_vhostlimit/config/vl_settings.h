@@ -22,6 +22,8 @@
       "most processes and threads of the back ends: none or a number")        \
     X(sandbox, "VhostLimitSandbox", TAKE1, VL_SANDBOX_OFF, 0, -1, "",         \
       sandbox_words, "what the site's programs see: Off, Files or Full")      \
+    X(owner, "VhostLimitOwner", TAKE1, VL_OWNER_OFF, 0, -1, "", owner_words,  \
+      "what the site's owner may do: Off, Show or Sandbox")                   \
     X(status_code, "VhostLimitStatusCode", TAKE1, 503, 0, -1, "",             \
       status_words, "status code of refused requests: 503, 429 or 508")       \
     X(retry_after, "VhostLimitRetryAfter", TAKE1, VL_RETRY_AUTO, 1, 86400,    \
@@ -85,6 +87,9 @@ enum {
 /* Values of on_error. */
 #define VL_ERROR_OPEN 0         /* the default */
 #define VL_ERROR_CLOSED 1
+
+/* Values of owner. */
+enum { VL_OWNER_OFF, VL_OWNER_SHOW, VL_OWNER_SANDBOX };
 
 /* Values of retry_after that are not a number of seconds. */
 #define VL_RETRY_AUTO 0

@@ -27,7 +27,8 @@ static const struct verb_t {
     [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS },
     [VL_COMMAND_FLEET] = { "fleet", NO_NAME, NO_KEYS },
     [VL_COMMAND_LEASE] = { "lease", NO_NAME, NO_KEYS },
-    [VL_COMMAND_SANDBOX] = { "sandbox", MUST_NAME, NO_KEYS }
+    [VL_COMMAND_SANDBOX] = { "sandbox", MUST_NAME, NO_KEYS },
+    [VL_COMMAND_MINE] = { "mine", MAY_NAME, NO_KEYS }
 };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */
@@ -168,6 +169,17 @@ static const char *parse_fleet(char *at, vl_command_t *command)
     return (word && strcmp(word, "all")) || at ? "one word too many" : NULL;
 }
 
+/* Parses on or off, which follows the site. */
+static const char *parse_switch(char **at, vl_command_t *command)
+{
+    const char *word = next_word(at);
+
+    command->word = word ? word : command->vhost;
+    command->is_on = word && !strcmp(word, "on");
+    return command->is_on || (word && !strcmp(word, "off"))
+           ? NULL : word ? "neither on nor off" : "a site without on or off";
+}
+
 /* --- all commands ----------------------------------------------------------- */
 
 static const char *parse_words(vl_command_t *command)
@@ -181,6 +193,8 @@ static const char *parse_words(vl_command_t *command)
         return parse_fleet(at, command);
     if (!wrong)
         wrong = parse_vhost(next_word(&at), command);
+    if (!wrong && command->verb == VL_COMMAND_MINE && command->vhost)
+        wrong = parse_switch(&at, command);
     while (!wrong && (word = next_word(&at)))
         wrong = parse_key(word, command);
     if (wrong)

@@ -11,6 +11,7 @@
  *   resetplan PLAN [KEY...]
  *   clients VHOST
  *   sandbox VHOST
+ *   mine [VHOST on|off]
  *   modules
  *   figures
  *   plans
@@ -46,7 +47,8 @@ typedef enum {
     VL_COMMAND_SAVEFILE,
     VL_COMMAND_FLEET,
     VL_COMMAND_LEASE,
-    VL_COMMAND_SANDBOX
+    VL_COMMAND_SANDBOX,
+    VL_COMMAND_MINE
 } vl_command_e;
 
 /* Most bytes that may follow "bulk": about 100 000 lines. */
@@ -62,6 +64,7 @@ typedef struct vl_command_t {
     unsigned keys;              /* VL_KEY_BIT() of the keys in the command */
     const char *values[VL_KEY_COUNT];   /* values of these keys; NULL for reset */
     int all;                    /* fleet: 1: all sites, not only active ones */
+    int is_on;                  /* mine VHOST: 1: on */
     apr_uint32_t generation;    /* lease: of the configuration */
     apr_uint32_t milliseconds;
     apr_size_t nleases;

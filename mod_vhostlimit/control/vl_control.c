@@ -15,7 +15,8 @@
  *  - It releases fork_lock while the kernel sets a limit of a cgroup.  The kernel can need long
  *    to lower memory.max, because it reclaims memory then.  A restart waits for it, because
  *    stop() joins the thread.
- *  - What remains: the error log is written under fork_lock.
+ *  - It releases fork_lock while a piped error log is not read, and before each line of a long
+ *    answer if a thread waits to fork (vl_control_fork_may_log()).
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
@@ -37,15 +38,18 @@
 #include <http_config.h>
 #include <http_core.h>
 #include <mpm_common.h>
+#include <unixd.h>
 
 #include "base/vl_clock.h"
-#include "cgroup/vl_cgroup_file.h"
 #include "control/vl_command.h"
+#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 #include "base/vl_private.h"
 
 /* Connections that are served at the same time; more wait in the listen backlog. */
 #define CLIENTS 16
+/* ... and those of them that are owners of sites; others are closed. */
+#define OWNERS 4
 /* Time limits for receiving the command and for sending the answer. */
 #define COMMAND_US (2 * APR_USEC_PER_SEC)
 #define ANSWER_US (10 * APR_USEC_PER_SEC)
@@ -54,6 +58,8 @@
 
 typedef struct client_t {
     int fd;                         /* -1: unused entry */
+    uid_t uid;                      /* of the peer */
+    int is_owner;                   /* 1: it may only say "mine" */
     apr_int64_t deadline;
     char line[VL_COMMAND_MAX];
     apr_size_t len;
@@ -68,42 +74,12 @@ static struct control_t {
     vl_control_kept_t *kept;
     pid_t pid;                      /* of the parent; 0: no thread runs */
     uid_t uid;                      /* user that may connect, besides root */
+    int has_owners;                 /* 1: owners of sites may too (VhostLimitOwner) */
     int end_fd;                     /* eventfd; readable: the thread must stop */
-    int limit_fd;                   /* a file of a cgroup that is being written, or -1 */
     pthread_t thread;
     apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
     client_t clients[CLIENTS];
 } control;
-
-/* Held by the control thread while it changes the list of clients or creates an answer,
- * and by every thread of the parent during fork(). */
-static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_for_fork(void)
-{
-    pthread_mutex_lock(&fork_lock);
-}
-
-static void unlock_after_fork(void)
-{
-    pthread_mutex_unlock(&fork_lock);
-}
-
-/* vl_cgroup_write_hook. A child that is forked meanwhile has a copy of the descriptor, which only
- * root may have; vl_control_child_init() closes it. */
-static void let_fork(int fd)
-{
-    if (fd < 0)
-        lock_for_fork();
-    control.limit_fd = fd;
-    if (fd >= 0)
-        unlock_after_fork();
-}
-
-static void register_handlers(void)
-{
-    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
-}
 
 /* --- one client ----------------------------------------------------------- */
 
@@ -112,7 +88,7 @@ static void register_handlers(void)
  * the connection. */
 static void close_client(client_t *client)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     if (client->pool)
         apr_pool_destroy(client->pool);
     free(client->body);
@@ -121,7 +97,7 @@ static void close_client(client_t *client)
     client->fd = -1;
     client->pool = NULL;
     client->body = NULL;
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 /* Takes back the changes whose time is over, and finds out when the next one ends.  The
@@ -142,9 +118,9 @@ static void expire_locked(apr_int64_t now)
 
 static void expire(apr_int64_t now)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     expire_locked(now);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 /* Executes the command and starts sending its answer.  Takes fork_lock. */
@@ -153,13 +129,14 @@ static void make_answer(client_t *client, apr_size_t len)
     const server_rec *sandboxed = NULL;
     vl_out_t *out = NULL;
 
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
         out = vl_out_to_memory(client->pool);
-        sandboxed = vl_control_answer(client->line, len, client->body, out);
+        if (!vl_control_owner_answer(client->line, len, client->uid, out) && !client->is_owner)
+            sandboxed = vl_control_answer(client->line, len, client->body, out);
         expire_locked(vl_clock_us());
     }
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
     if (sandboxed)
         vl_control_answer_sandbox(out, sandboxed);
     if (out)
@@ -210,7 +187,7 @@ static void begin_body(client_t *client, apr_size_t len, apr_size_t size)
 /* Executes a complete line, unless more follows it. */
 static void take_line(client_t *client, apr_size_t len)
 {
-    apr_size_t size = vl_control_body(client->line, len);
+    apr_size_t size = client->is_owner ? 0 : vl_control_body(client->line, len);
 
     if (size)
         begin_body(client, len, size);
@@ -270,39 +247,48 @@ static client_t *free_client(void)
     return NULL;
 }
 
-/* Returns 1 if the peer of the connection is root or the user that started the server. */
-static int may_connect(int fd)
+/* Returns 1 if one more owner of a site may connect.  Programs of the sites run as Apache's
+ * user, so it owns no site. */
+static int may_own(uid_t uid)
 {
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
+    int i, n = 0;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-        return 0;
-    return !peer.uid || peer.uid == control.uid;
+    for (i = 0; i < CLIENTS; i++)
+        n += control.clients[i].fd >= 0 && control.clients[i].is_owner;
+    return control.has_owners && uid != ap_unixd_config.user_id && n < OWNERS;
 }
 
 /* Accepts one connection.  The caller holds fork_lock. */
 static void accept_client_locked(client_t *client)
 {
     int fd = accept4(control.kept->fd, NULL, NULL,
-                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+                     SOCK_CLOEXEC | SOCK_NONBLOCK), is_owner;
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
 
     if (fd < 0)
         return;
-    if (!may_connect(fd)) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)) {
+        close(fd);
+        return;
+    }
+    is_owner = peer.uid && peer.uid != control.uid;
+    if (is_owner && !may_own(peer.uid)) {
         close(fd);
         return;
     }
     memset(client, 0, sizeof(*client));
     client->fd = fd;
+    client->uid = peer.uid;
+    client->is_owner = is_owner;
     client->deadline = vl_clock_us() + COMMAND_US;
 }
 
 static void accept_client(client_t *client)
 {
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     accept_client_locked(client);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
 }
 
 static void serve(client_t *client, short events, apr_int64_t now)
@@ -323,9 +309,9 @@ static apr_int64_t expire_leases(apr_int64_t now)
 {
     apr_int64_t due;
 
-    pthread_mutex_lock(&fork_lock);
+    vl_control_fork_lock();
     due = vl_control_leases_expire(now);
-    pthread_mutex_unlock(&fork_lock);
+    vl_control_fork_unlock();
     return due;
 }
 
@@ -391,7 +377,7 @@ static void *run(void *unused)
     int i;
 
     memset(pfds, 0, sizeof(pfds));
-    vl_cgroup_write_hook = let_fork;
+    vl_control_fork_begin(control.end_fd);
     expire(vl_clock_us());
     do {
         fill_pollfds(pfds);
@@ -495,7 +481,6 @@ static apr_status_t start(void)
 
     for (i = 0; i < CLIENTS; i++)
         control.clients[i].fd = -1;
-    control.limit_fd = -1;
     control.end_fd = eventfd(0, EFD_CLOEXEC);
     if (control.end_fd < 0)
         return errno;
@@ -514,7 +499,6 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             vl_control_kept_t *kept, vl_shm_t *shm,
                             const vl_cgroup_t *cg, vl_plans_kept_t *plans)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *path = ap_runtime_dir_relative(pconf, VL_CONTROL_SOCKET);
     apr_status_t rv;
 
@@ -523,8 +507,11 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     vl_control_answer_post_config(main_server, shm);
     vl_control_change_post_config(main_server, shm, cg);
     vl_control_plans_post_config(main_server, plans);
-    pthread_once(&once, register_handlers);
+    vl_control_fork_post_config(main_server);
+    control.has_owners = vl_control_owner_post_config(main_server, shm);
     rv = ensure_socket(kept, path);
+    if (rv == APR_SUCCESS && chmod(path, control.has_owners ? 0666 : 0600))
+        rv = errno;
     if (rv == APR_SUCCESS)
         rv = start();
     if (rv == APR_SUCCESS)
@@ -544,8 +531,7 @@ void vl_control_child_init(void)
         return;
     close(control.kept->fd);
     close(control.end_fd);
-    if (control.limit_fd >= 0)
-        close(control.limit_fd);
+    vl_control_fork_child_init();
     for (i = 0; i < CLIENTS; i++) {
         if (control.clients[i].fd >= 0)
             close(control.clients[i].fd);

@@ -11,6 +11,7 @@
 #include "control/vl_control_clients.h"
 #include "control/vl_control_figures.h"
 #include "control/vl_control_fleet.h"
+#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -267,7 +268,7 @@ static const char *lease(const vl_command_t *command)
 
 apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
 {
-    if (vl_fleet_expire(segment, now_us))
+    if (vl_fleet_expire(segment, now_us) && vl_control_fork_may_log())
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0064)
                      "vhostlimit-fleet has not renewed its leases in time: the configured "
                      "weights and limits hold on this server alone. Look at the service's "

@@ -3,6 +3,7 @@
 #include <apr_strings.h>
 
 #include "config/vl_conf.h"
+#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 
 /* When the kernel refuses to take a change back, the next attempt follows after this
@@ -64,6 +65,8 @@ static void log_change(apr_pool_t *p, const vl_job_t *job, const char *why)
     vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, &job->after.now);
     const char *missing = vl_cgroup_missing(groups, p, &group);
 
+    if (!vl_control_fork_may_log())
+        return;
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
                  "site %s: limits changed from %s to %s%s%s%s",
                  conf->site->name, values_text(p, &job->before.now),
@@ -134,7 +137,7 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
     if (!next || next > now_us)
         return 1;
     failed = vl_control_change(p, &job, 1, ": the time of the change is over");
-    if (failed)
+    if (failed && vl_control_fork_may_log())
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0061)
                      "the time of a change is over, but the kernel refuses the former "
                      "value: %s. The next attempt follows in a minute", failed);

@@ -5,7 +5,7 @@
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
  * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
  * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The
- * control thread calls these functions with the fork lock of vl_control.c held, if nothing
+ * control thread calls these functions with the fork lock (vl_control_fork.h) held, if nothing
  * else is said. */
 
 #include <httpd.h>
@@ -58,6 +58,15 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us);
 /* Writes the sandbox of the site of a virtual host: its mode, the user of the server's child
  * processes, and the rules.  Needs no lock. */
 void vl_control_sandbox_json(vl_out_t *out, server_rec *main_server, const server_rec *s);
+
+/* --- vl_control_owner.c --- */
+
+/* Parent, main thread: finds the owners of the sites with VhostLimitOwner.  Returns 1 if there
+ * is one. */
+int vl_control_owner_post_config(server_rec *main_server, vl_shm_t *shm);
+/* Executes "mine" of a user, and writes the sites that the user owns.  Returns 0, and writes
+ * nothing, if the line is not such a command. */
+int vl_control_owner_answer(const char *line, apr_size_t len, uid_t uid, vl_out_t *out);
 
 /* --- vl_control_plans.c --- */
 

@@ -6,6 +6,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
+#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 
 static server_rec *main_server;
@@ -101,7 +102,7 @@ apr_int64_t vl_control_plans_expire(apr_pool_t *p, apr_int64_t now_us)
         own = vl_override_next_us(&state->override);
         if (own && own <= now_us) {
             failed = change_state(p, state, &change, ": the time of the change is over");
-            if (failed)
+            if (failed && vl_control_fork_may_log())
                 ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0062)
                              "plan %s: the time of a change is over, but the kernel refuses the "
                              "former value: %s. The next attempt follows in a minute", state->name,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/vl_admit.h"
-#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
 static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
@@ -55,15 +54,6 @@ apr_uint32_t vl_capacity_busy(const vl_shm_t *shm, apr_uint32_t c)
     const child_t *child = &shm->children[c];
 
     return child->running - child->streams + child->occupied;
-}
-
-void vl_capacity_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
-{
-    if (vl_segment_lock(shm) != APR_SUCCESS)
-        return;
-    shm->head->processes = processes;
-    shm->head->spare = spare;
-    vl_dispatch_and_unlock(shm);
 }
 
 void vl_capacity_count_children(vl_shm_t *shm)

@@ -25,9 +25,6 @@ apr_uint32_t vl_capacity_auto(const vl_shm_t *shm);
  * account is due before it. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first);
 
-/* Sets how many child processes the MPM may have, and the idle threads (prefork: processes) below
- * which it starts further ones (MinSpareThreads, MinSpareServers). Parent; takes the lock. */
-void vl_capacity_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare);
 /* Counts the children that are not draining, after a change of one. */
 void vl_capacity_count_children(vl_shm_t *shm);
 

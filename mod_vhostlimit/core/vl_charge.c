@@ -66,15 +66,22 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
     return cost->cpu_us + advance_locked(a, cost->busy_us);
 }
 
-void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us, vl_cost_by_e by)
+void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                       apr_uint64_t database_us, vl_cost_by_e by)
 {
     account_t *a = &shm->accounts[account];
+    apr_int64_t now_us = vl_clock_us();
     apr_uint64_t permille;
 
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     vl_queue_charge(&shm->queue, account, (apr_int64_t)us - (apr_int64_t)a->backend_advance_us);
     a->metrics.backend_us += us;
+    a->metrics.database_us += database_us;
+    if (now_us > a->backend_at)
+        a->database_permille = vl_average(a->database_permille,
+                                          database_us * 1000 / (apr_uint64_t)(now_us - a->backend_at));
+    a->backend_at = now_us;
     if (us)
         count_charge(a, 0, us);
     if (a->backend_busy_us) {
@@ -88,7 +95,8 @@ void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us, vl_
 
 void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account)
 {
-    vl_charge_backend(shm, account, 0, shm->accounts[account].cost_by);
+    vl_charge_backend(shm, account, 0, 0, shm->accounts[account].cost_by);
+    shm->accounts[account].database_permille = 0;
     shm->accounts[account].backend_permille = 0;
 }
 

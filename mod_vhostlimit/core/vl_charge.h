@@ -41,8 +41,9 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
 
 /* Sampler: charges us of CPU time that back ends have used for the account since the last
  * call, in place of the advances. by: how it was found. Call it for each such account about
- * ten times a second, also with 0. */
-void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us, vl_cost_by_e by);
+ * ten times a second, also with 0. database_us: the part of databases. */
+void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                       apr_uint64_t database_us, vl_cost_by_e by);
 /* Sampler: the account's back ends have had no work for long. Advances are 0 from now on. */
 void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: a back end outside of the server's cgroup tree works now. Takes no lock. */

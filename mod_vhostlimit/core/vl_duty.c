@@ -122,9 +122,11 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->head->queue.duty = average;
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n; i++) {
         vl_queue_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
                           duties[i].idle);
+        shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
+    }
     vl_dispatch_and_unlock(shm);
 }
 

@@ -75,6 +75,7 @@ typedef struct vl_sampler_state_t {
     apr_uint32_t round_us;          /* CPU time of a round, average */
     apr_uint32_t processes;         /* back-end processes that it watches */
     apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
+    char unread[VL_ADDRESS_SIZE + 64];  /* a database whose sessions are not seen, and why, or "" */
     apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs, 2
                                      * between two rounds, 0 while it works */
     vl_spent_t spent[VL_SPENT_MAX];
@@ -111,6 +112,7 @@ typedef struct vl_duty_t {
     apr_uint32_t account;
     apr_uint32_t duty;              /* see vl_queue_set_duty() */
     apr_uint32_t asleep, idle;
+    apr_uint32_t database_waits;    /* its requests that wait for a database */
 } vl_duty_t;
 
 /* Sampler: returns the number of running requests of the account. Takes no lock. */

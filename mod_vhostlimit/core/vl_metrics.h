@@ -43,6 +43,8 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
       "CPU time charged to the site, back ends included")                     \
     X(backend_us, VL_COUNTER, "backend_cpu_seconds_total",                    \
       "CPU time of the site's back ends on this machine")                       \
+    X(database_us, VL_COUNTER, "database_cpu_seconds_total",                  \
+      "of these, CPU time of its sessions in MariaDB and PostgreSQL")         \
     X(memory_kills, VL_COUNTER, "memory_kills_total",                         \
       "processes in the site's cgroup that the kernel killed for lack "       \
       "of memory")

@@ -73,6 +73,7 @@ typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
+    int is_unconfined;              /* its owner has switched its sandbox off; atomic */
     int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
@@ -83,6 +84,9 @@ typedef struct account_t {
     apr_uint32_t backend_permille;  /* its back ends' CPU time, of time in service */
     apr_uint64_t backend_advance_us;    /* charged since vl_charge_backend() ... */
     apr_uint64_t backend_busy_us;   /* ... for this time in service */
+    apr_uint32_t database_permille; /* CPU time of its databases lately, 1000 is one processor */
+    apr_uint32_t database_waits;    /* see vl_duty_t */
+    apr_int64_t backend_at;         /* last vl_charge_backend() */
     vl_cost_by_e cost_by;
     apr_uint32_t listed;            /* listed requests (vl_engage.h); atomic */
     int kills_known;
@@ -144,7 +148,7 @@ typedef struct head_t {
     apr_uint32_t children;
     apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
     apr_uint32_t attached;          /* children that are not draining */
-    apr_uint32_t processes, spare;  /* see vl_capacity_set_mpm() */
+    apr_uint32_t processes, spare;  /* see vl_slot_set_mpm() */
     apr_uint32_t used;              /* accounts of sites that have a name */
     apr_uint32_t generation;        /* of the configuration, starts at 1 */
     int died;                       /* 1: a child has died; atomic */

@@ -344,6 +344,8 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->cost_by = a->cost_by;
     ret->duty = shm->queue.flows[account].duty;
     ret->asleep = shm->queue.flows[account].asleep;
+    ret->database_permille = a->database_permille;
+    ret->database_waits = a->database_waits;
     ret->load = shm->queue.flows[account].load;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
@@ -414,6 +416,16 @@ void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts
         return;
     shm->accounts[account].has_hosts = has_hosts;
     vl_segment_unlock(shm);
+}
+
+void vl_shm_parent_unconfine(vl_shm_t *shm, apr_uint32_t account, int is_unconfined)
+{
+    __atomic_store_n(&shm->accounts[account].is_unconfined, is_unconfined, __ATOMIC_RELAXED);
+}
+
+int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].is_unconfined, __ATOMIC_RELAXED);
 }
 
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)

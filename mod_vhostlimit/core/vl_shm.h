@@ -38,6 +38,7 @@ typedef struct vl_account_snapshot_t {
     vl_cost_by_e cost_by;       /* how the CPU time of its back ends is found */
     apr_uint32_t duty;          /* see vl_queue.h; permille, 0: unknown */
     apr_uint32_t asleep;        /* running requests that hold no slot */
+    apr_uint32_t database_permille, database_waits;     /* see vl_segment.h */
     apr_uint32_t load;          /* permille of a slot that the others hold */
     apr_uint64_t service_us;    /* moving average of busy time per request */
     apr_int64_t limited_since_us;   /* see vl_limited.h; 0: not limited */
@@ -100,6 +101,9 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
 /* Records whether the hosts of the site have accounts (vl_hosts.h). */
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);
+/* Set and tell whether the owner of the site has switched its sandbox off. No lock. */
+void vl_shm_parent_unconfine(vl_shm_t *shm, apr_uint32_t account, int is_unconfined);
+int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 /* Return the table of clients, the filter of known clients (vl_known.h), and the shares

@@ -631,6 +631,15 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
     vl_dispatch_and_unlock(shm);
 }
 
+void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->processes = processes;
+    shm->head->spare = spare;
+    vl_dispatch_and_unlock(shm);
+}
+
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_flow_t *flow = &shm->queue.flows[account];
@@ -648,6 +657,11 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 int vl_slot_is_auto(const vl_shm_t *shm)
 {
     return __atomic_load_n(&shm->head->auto_on, __ATOMIC_RELAXED);
+}
+
+apr_uint64_t vl_slot_held(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.load, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)

@@ -161,11 +161,16 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
 /* Sets the number of slots of the server. 0: vl_capacity_auto(). */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
+/* Sets how many child processes the MPM may have, and the idle threads (prefork: processes) below
+ * which it starts further ones (MinSpareThreads, MinSpareServers). Parent. */
+void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare);
 /* Returns 1 if the account has a CPU cap, so it may become eligible without any release.
  * Takes no lock. */
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the queue limit of the account. 0: its requests never wait. Takes no lock. */
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns what running requests hold, permille of a slot. Takes no lock. */
+apr_uint64_t vl_slot_held(const vl_shm_t *shm);
 /* Returns the number of slots of the server. Takes no lock. */
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* Returns 1 if VhostLimitSlots is auto. Takes no lock. */

@@ -29,6 +29,7 @@ typedef struct vl_grant_t {
     int given_back;             /* 1: slot released early; requeue at the head */
     int occupies;               /* 1: its thread is counted for ticket.account */
     int late;                   /* 1: its head has not come in time */
+    int reset;                  /* 1: refused before its TLS handshake */
     apr_int64_t waited_us;
     apr_int64_t timeout_us;     /* maximum wait of requests of its account */
 } vl_grant_t;

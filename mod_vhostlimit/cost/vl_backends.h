@@ -63,6 +63,9 @@ typedef enum {
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
                                int fd, apr_uint32_t *ret_runs);
 
+/* Returns 1 if the last look ended at a database whose sessions are known. */
+int vl_backends_at_database(const vl_backends_t *b);
+
 /* Division of back ends that accounts share: vl_backends_moment() reads the CPU times of their
  * processes, and returns 0 if this round has looked at none, nor at programs of which the kernel
  * keeps no count. Otherwise the caller sleeps for VL_MOMENT_US, looks at the requests that have
@@ -73,9 +76,10 @@ int vl_backends_moment(vl_backends_t *b);
 void vl_backends_end(vl_backends_t *b);
 
 /* Calls `charge` for each account that has used back ends recently, about ten times a second:
- * us of CPU time since the last call, may be 0. idle: it is the last call for the account. */
+ * us of CPU time since the last call, may be 0. database_us: the part of databases. idle: it is the
+ * last call for the account. */
 typedef void vl_backends_charge_fn(void *data, apr_uint32_t account, apr_uint64_t us,
-                                   vl_cost_by_e by, int idle);
+                                   apr_uint64_t database_us, vl_cost_by_e by, int idle);
 /* `spend` is called for each account and back end: us since the last call. *entry is the
  * callee's, 0 at first. */
 typedef void vl_backends_spend_fn(void *data, apr_uint32_t *entry, apr_uint32_t account,
@@ -97,5 +101,9 @@ apr_uint32_t vl_backends_processes(const vl_backends_t *b);
 #define VL_UNFOUND_US (5 * APR_USEC_PER_SEC)
 typedef void vl_backends_name_fn(const char *address);
 apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name);
+/* Copies the address of a database in use whose sessions cannot be seen, and the reason, or "".
+ * Calls `say` when it begins and when the reason changes. */
+typedef void vl_backends_unread_fn(const char *address, const char *why);
+void vl_backends_unread(vl_backends_t *b, vl_backends_unread_fn *say, char *ret_text, size_t size);
 
 #endif

@@ -54,6 +54,9 @@ typedef struct vl_peer_t {
  * a Unix socket is left empty: vl_proc_name() finds it. */
 vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer);
 void vl_proc_name(vl_peer_t *peer);
+/* Returns the process at the other end of this Unix socket of the process, 0 if it is unknown: the one
+ * that has connected, or has called listen(). */
+pid_t vl_proc_client(pid_t pid, int fd);
 /* Returns the inode of the socket that listens at this address, 0 if there is none. Reads all
  * of /proc/net/unix or /proc/net/tcp. */
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer);
@@ -65,6 +68,11 @@ void vl_proc_listeners(vl_proc_listener_fn *see, void *data);
 
 /* Returns the CPU time that all threads of the process have used, ns; 0 if it is gone. */
 apr_uint64_t vl_proc_cpu_ns(pid_t pid);
+/* The same for one thread. */
+apr_uint64_t vl_proc_thread_ns(pid_t pid, pid_t tid);
+/* Copies the name of the program, and the title (the first argument) of the process. */
+void vl_proc_program(pid_t pid, char *ret_name, size_t size);
+int vl_proc_title(pid_t pid, char *ret_title, size_t size);
 /* Returns the parent, 0 if the process is gone, and the CPU time of the children that it has
  * waited for, ns. */
 pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns);

@@ -56,6 +56,7 @@ typedef struct account_t {
     apr_uint32_t tasks;             /* its entries, without those that are asleep */
     apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
     apr_uint32_t asleep, idle;
+    apr_uint32_t databases;         /* of the looks: found it waiting for a database */
     apr_uint32_t duty;              /* average ... */
     apr_uint32_t known;             /* ... of this many looks */
     int streak;                     /* of looks that found all awake, < 0: all asleep */
@@ -71,6 +72,7 @@ typedef struct sampler_t {
     vl_shm_t *shm;
     vl_backends_t *backends;
     vl_backends_name_fn *unfound;
+    vl_backends_unread_fn *unread;
     apr_uint32_t round;
     apr_int64_t now_us, charged_us;
     seen_t *seen;                   /* VL_TASKS_MAX of each child */
@@ -120,6 +122,7 @@ static account_t *account_of(sampler_t *s, apr_uint32_t number)
     if (account->round != s->round) {
         account->round = s->round;
         account->tasks = account->looks = account->runs = account->asleep = account->idle = 0;
+        account->databases = 0;
         s->active[s->n_active++] = number;
     }
     return account;
@@ -229,6 +232,7 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
         return;
     }
     account->tasks++;
+    account->databases += (apr_uint32_t)vl_backends_at_database(s->backends);
     account->looks++;
     account->runs += runs;
 }
@@ -279,7 +283,9 @@ static void publish(sampler_t *s)
 
     for (i = 0; i < s->n_active; i++) {
         account_t *account = &s->accounts[s->active[i]];
-        const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle };
+        const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle,
+                                 account->looks ? account->databases * account->tasks / account->looks
+                                                : 0 };
 
         average(s, s->active[i], account);
         s->duties[n] = duty;
@@ -290,7 +296,7 @@ static void publish(sampler_t *s)
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], account->duty, 0, 0 };
+        const vl_duty_t duty = { s->before[i], account->duty, 0, 0, 0 };
 
         if (account->round != s->round)
             s->duties[n++] = duty;
@@ -303,11 +309,12 @@ static void publish(sampler_t *s)
 /* --- a round --------------------------------------------------------------------- */
 
 /* vl_backends_charge_fn */
-static void charge(void *data, apr_uint32_t account, apr_uint64_t us, vl_cost_by_e by, int idle)
+static void charge(void *data, apr_uint32_t account, apr_uint64_t us, apr_uint64_t database_us,
+                   vl_cost_by_e by, int idle)
 {
     sampler_t *s = data;
 
-    vl_charge_backend(s->shm, account, us, by);
+    vl_charge_backend(s->shm, account, us, database_us, by);
     if (idle)
         vl_charge_backend_idle(s->shm, account);
 }
@@ -399,6 +406,7 @@ static void take_round(sampler_t *s)
             vl_charge_outside(s->shm, s->now_us);
         state->processes = vl_backends_processes(s->backends);
         state->unfound = vl_backends_unfound(s->backends, s->unfound);
+        vl_backends_unread(s->backends, s->unread, state->unread, sizeof(state->unread));
     }
     state->state = s->denied || !s->sees ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
     state->round_at = s->now_us;
@@ -456,7 +464,8 @@ static apr_int64_t vary(sampler_t *s, apr_int64_t us)
 
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 {
-    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .calls_wait_us = CALLS_LEAST_US };
+    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .unread = conf->unread,
+                    .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
     apr_int64_t from_us, used_us, sleep_us;

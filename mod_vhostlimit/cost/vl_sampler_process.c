@@ -121,6 +121,15 @@ static void log_unfound(const char *address)
                  "Let it listen in the network namespace of Apache, or at a Unix socket", address);
 }
 
+/* vl_backends_unread_fn */
+static void log_unread(const char *address, const char *why)
+{
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0080)
+                 "the sessions of the database at %s cannot be seen, because %s: its CPU time is "
+                 "divided equally between the requests that wait for it. Let root@localhost log in by "
+                 "unix_socket", address, why);
+}
+
 static void start(void)
 {
     apr_status_t rv = apr_proc_fork(&sampler.proc, sampler.pool);
@@ -185,6 +194,7 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.conf.ports = ports;
     sampler.conf.folder = folder;
     sampler.conf.unfound = log_unfound;
+    sampler.conf.unread = log_unread;
     sampler.conf.n_ports = n;
     sampler.conf.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     start();

@@ -534,6 +534,11 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
     vl_waiters_unlock();
 }
 
+int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account)
+{
+    return !lease->http2 && lease->account_known && lease->account != account;
+}
+
 /* --- worker and prefork: connections that keep their thread --------------- */
 
 int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
@@ -763,9 +768,12 @@ void vl_lease_tick(apr_int64_t now_us)
     vl_waiters_lock();
     if (!vl_leases.parks && vl_leases.shm)
         close_idle_locked(now_us);
-    /* As long as the child does not stop, the acceptor's tick handles queue timeouts. */
-    if (vl_leases.stopping)
+    /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
+     * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */
+    if (vl_leases.stopping) {
         vl_waiters_expire_locked(now_us, EXPIRE_MOST);
+        vl_waiters_take_locked();
+    }
     if (vl_leases.wheel)
         vl_wheel_turn(vl_leases.wheel, now_us, expire_locked);
     vl_waiters_unlock();
@@ -805,8 +813,13 @@ void vl_lease_child_drain(void)
 
     vl_waiters_lock();
     vl_leases.stopping = 1;
-    if (vl_leases.wheel)
-        vl_wheel_turn(vl_leases.wheel, APR_INT64_MAX / 2, expire_locked);
+    /* A connection whose first request comes after its TLS handshake is not idle. */
+    APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
+        if (vl_leases.wheel && lease->state == IDLE && !lease->requeue_at_head) {
+            vl_wheel_clear(&lease->timer);
+            expire_locked(&lease->timer);
+        }
+    }
     while (vl_leases.want_worker && !APR_RING_EMPTY(vl_leases.want_worker, vl_lease_t, link)) {
         lease = APR_RING_FIRST(vl_leases.want_worker);
         vl_lease_leave_ring_locked(lease);

@@ -85,6 +85,8 @@ void vl_lease_close(vl_lease_t *lease);
  * timeout_us, and is from this client. Any thread. */
 void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
                           apr_int64_t timeout_us, const vl_client_id_t *client);
+/* Returns 1 if the connection, over HTTP/1, waited in another account before. */
+int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account);
 /* Called for each request of the connection, limited or not. Its KeepAliveTimeout and
  * its protocol version apply until the next request. Any thread. */
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);

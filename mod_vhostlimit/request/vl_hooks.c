@@ -4,11 +4,16 @@
 
 #include <string.h>
 
+#include <sys/socket.h>
+
+#include <apr_portable.h>
 #include <apr_strings.h>
-#include <http_core.h>
+#include <http_core.h>             /* before http_connection.h */
+#include <http_connection.h>
 #include <http_protocol.h>
 #include <http_request.h>
 
+#include "accept/vl_classify.h"
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "core/vl_hosts.h"
@@ -162,15 +167,19 @@ static apr_uint32_t account_of(const conn_t *conn, const vl_conf_t *conf, apr_ui
            ? conf->account : found;
 }
 
-/* Tells the lease which account the next request of its connection waits in. */
+/* Tells the lease which account the next request of its connection waits in. A lease of another
+ * account ends, so that the request waits in its own. */
 static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                               apr_uint32_t account, apr_uint32_t next)
 {
     vl_client_id_t client = conn->client;
     vl_lease_t *lease = vl_request_lease(conn);
 
+    conn->is_foreign = lease && !conn->master && vl_lease_is_foreign(lease, account);
     if (!lease)
         return;
+    if (conn->is_foreign)
+        vl_lease_charge(lease, APR_USEC_PER_SEC);
     if (next != account && conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, next, r->server, r, conn->sent, r->useragent_addr,
                             &client);
@@ -191,6 +200,17 @@ static void trace_identity(request_rec *r, const conn_t *conn, apr_uint32_t acco
                       conn->grant.timeout_us ? "limited" : "exempt", conn->grant.ticket.account,
                       waited->class_no, waited->band, waited->key,
                       is_exempt ? "exempt" : "limited", account, is->class_no, is->band, is->key);
+}
+
+/* Tells the modules whose hooks run later that requests of the account wait, or have waited in
+ * the last second. */
+static void tell_contention(request_rec *r, apr_uint32_t account)
+{
+    apr_uint32_t waiting = vl_slot_queued(vl_child.shm, account)
+                           + vl_slot_deferred(vl_child.shm, account);
+
+    if (waiting || vl_shm_is_contended(vl_child.shm, account))
+        apr_table_setn(r->subprocess_env, "VHOSTLIMIT_BUSY", apr_psprintf(r->pool, "%u", waiting));
 }
 
 /* post_read_request hook, before other modules change the header lines. */
@@ -236,6 +256,7 @@ static int req_admit(request_rec *r)
         identify(r, conn, conf, account);
         client = conn->client;
         vl_sharing_cookie(vl_child.shm, account, r, &client);
+        tell_contention(r, account);
     }
     if (conf->mode == VL_MODE_ON)
         trace_identity(r, conn, account, &client, is_exempt);
@@ -248,6 +269,43 @@ static int req_admit(request_rec *r)
     else
         admit(r, conn, conf, account, &client);
     return DECLINED;
+}
+
+/* process_connection hook, before mod_ssl: ends a TLS connection that has waited beyond the queue.
+ * A handshake would cost more than the refusal. The access log has no request line, as of a
+ * request that httpd has not read in time. */
+static int refuse_hello(conn_rec *c)
+{
+    const struct linger reset = { 1, 0 };
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+    req_t unlogged = { 0 }, *req = &unlogged;
+    const vl_grant_t *grant;
+    request_rec *r;
+    int fd;
+
+    if (!conn || !conn->grant.reset)
+        return DECLINED;
+    grant = &conn->grant;
+    r = vl_classify_hello(c);
+    if (r)
+        req = req_make(r, conn, REQ_REFUSED);
+    req->thread = pthread_self();
+    req->cpu_start = vl_request_thread_us();
+    req->waited_us = grant->waited_us;
+    req->admission.decision.verdict = VL_REFUSE;
+    req->admission.decision.reason = VL_REASON_QUEUE;
+    if (r) {
+        r->status = vl_conf_get(r->server)->status_code;
+        ap_run_log_transaction(r);
+    }
+    vl_request_stop_clock(req);
+    vl_slot_reset(vl_child.shm, grant->ticket.account,
+                  req->cpu_us > 0 ? (apr_uint32_t)req->cpu_us : 0);
+    if (apr_os_sock_get(&fd, ap_get_conn_socket(c)) == APR_SUCCESS)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    c->keepalive = AP_CONN_CLOSE;
+    c->aborted = 1;
+    return OK;
 }
 
 /* quick_handler hook: answers a refused request. A status that post_read_request returns
@@ -341,9 +399,12 @@ static int req_fixups(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
+    const vl_sandbox_t *programs = conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
+                                   && vl_shm_is_unconfined(vl_child.shm, conf->account)
+                                   ? NULL : conf->programs;
 
-    vl_sandbox_fork_for(conf->programs);
-    if (conf->programs && is_forked_by_us(r))
+    vl_sandbox_fork_for(programs);
+    if (programs && is_forked_by_us(r))
         vl_sandbox_await_end(r->pool);
     if (!has_handler(r))
         return DECLINED;
@@ -414,6 +475,7 @@ static int req_log(request_rec *r)
 
 void vl_hooks_register(void)
 {
+    ap_hook_process_connection(refuse_hello, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
     vl_sharing_register();
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes

@@ -218,14 +218,11 @@ void vl_request_drop_grant(conn_t *conn)
 }
 
 /* Takes the grant of the connection. If the request names another host than the
- * connection's first bytes did, the slot belongs to another site and is returned. The lease that
- * it began ends, so that the request waits in its own site. */
+ * connection's first bytes did, the slot belongs to another site and is returned. */
 static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
 {
     vl_grant_t grant;
 
-    if (conn->grant.holds && conn->grant.ticket.account != account)
-        vl_lease_charge(vl_request_lease(conn), APR_USEC_PER_SEC);
     if (conn->grant.ticket.account != account)
         vl_request_drop_grant(conn);
     grant = conn->grant;
@@ -319,7 +316,8 @@ static int is_call(const conn_rec *c)
  * 2. a slot is free, or the request is a call,
  * 3. it waits with its thread,
  * 4. it may not wait: a slot above the number of slots,
- * 5. its site is at its own limits: a refusal. */
+ * 5. its site is at its own limits, or the request has waited in another account and would overtake
+ *    those of its site: a refusal. */
 static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     vl_lease_t *lease = vl_request_lease(req->conn);
@@ -336,9 +334,11 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
         rv = vl_slot_call(vl_child.shm, req->account, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
-        rv = vl_slot_continue(vl_child.shm, req->account,
-                              VL_SLOT_CANNOT_WAIT | (takes_no_thread ? VL_SLOT_NO_THREAD : 0),
-                              &grant->ticket);
+        if (!req->conn->is_foreign || !vl_slot_queued(vl_child.shm, req->account))
+            rv = vl_slot_continue(vl_child.shm, req->account,
+                                  VL_SLOT_CANNOT_WAIT
+                                  | (takes_no_thread ? VL_SLOT_NO_THREAD : 0),
+                                  &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
             grant->refused = VL_REASON_QUEUE;

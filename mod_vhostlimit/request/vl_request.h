@@ -99,6 +99,7 @@ typedef struct conn_t {
     int is_processed;           /* the MPM has run its hooks before */
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
+    int is_foreign;             /* the request waited in another account */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;

@@ -22,6 +22,16 @@ typedef struct vl_rule_t {
     const char *real;           /* what is opened for it: a path without symbolic links.  NULL
                                  * for paths of the system, which root alone can change */
     int is_configured;          /* by VhostLimitSandboxPath */
+    int has_sockets;            /* of servers, which programs connect to.  Rules that have it by
+                                 * default do not count if connections are limited */
 } vl_rule_t;
+
+/* What the programs of a site may connect to (VhostLimitSandboxConnect). */
+typedef struct vl_connect_t {
+    int is_limited;             /* 0: to everything */
+    int has_unix;               /* sockets of the rules with has_sockets */
+    int has_udp;                /* UDP, to everything */
+    const apr_array_header_t *ports;    /* of int: TCP, at any address */
+} vl_connect_t;
 
 #endif

@@ -45,11 +45,15 @@ struct kept_namespace_t {
     int is_used;                /* by the new configuration */
 };
 
+/* Filters differ by what a list of connections has: ports, UDP, Unix sockets, and whether there
+ * is one. */
+#define FILTERS 16
+
 struct vl_sandbox_kept_t {
     kept_namespace_t *first;
-    const vl_seccomp_t *filter; /* of this configuration */
-    int sockets;                /* Landlock ruleset of FULL, or -1 */
-    apr_status_t error;         /* of the filter or the ruleset */
+    const vl_seccomp_t *filters[FILTERS];   /* of this configuration; NULL: not made yet */
+    int sockets;                /* Landlock ruleset of FULL without a list, or -1 */
+    apr_status_t error;         /* of that ruleset */
 };
 
 const char *vl_sandbox_mode_name(vl_sandbox_e mode)
@@ -87,19 +91,47 @@ const char *vl_sandbox_weakness(vl_sandbox_e mode)
     return NULL;
 }
 
+const char *vl_sandbox_cannot_connect(vl_sandbox_e mode, const vl_connect_t *connect)
+{
+    if (!connect->is_limited)
+        return NULL;
+    if (!vl_seccomp_built())
+        return "the module is built without libseccomp, which VhostLimitSandboxConnect needs";
+    if (connect->ports->nelts && vl_landlock_version() < VL_LANDLOCK_PORTS)
+        return "the kernel cannot limit TCP to the ports of VhostLimitSandboxConnect (Linux 6.7 "
+               "with Landlock can)";
+    if (mode == VL_SANDBOX_FILES && connect->has_unix && vl_landlock_version() < VL_LANDLOCK_UNIX)
+        return "the kernel cannot limit Unix sockets to the paths of VhostLimitSandboxConnect "
+               "(Linux 7.1 with Landlock can, and VhostLimitSandbox Full on any kernel)";
+    return NULL;
+}
+
 /* --- the parent ------------------------------------------------------------ */
 
 void vl_sandbox_begin(apr_pool_t *p, apr_pool_t *p_kept, vl_sandbox_kept_t **kept)
 {
+    static const vl_connect_t everything = { 0 };
     kept_namespace_t *each;
 
     if (!*kept)
         *kept = apr_pcalloc(p_kept, sizeof(**kept));
     for (each = (*kept)->first; each; each = each->next)
         each->is_used = 0;
-    (*kept)->error = vl_seccomp_make(p, &(*kept)->filter);
-    if ((*kept)->error == APR_SUCCESS)
-        (*kept)->error = vl_landlock_sockets(p, &(*kept)->sockets);
+    memset((*kept)->filters, 0, sizeof((*kept)->filters));
+    (*kept)->error = vl_landlock_sockets(p, &everything, &(*kept)->sockets);
+}
+
+/* Finds the filter for such limits, or makes it. */
+static apr_status_t get_filter(apr_pool_t *p, vl_sandbox_kept_t *kept,
+                               const vl_connect_t *connect, const vl_seccomp_t **ret_filter)
+{
+    int i = !connect->is_limited ? 0 : 1 | connect->has_unix << 1 | connect->has_udp << 2
+                                       | (connect->ports->nelts > 0) << 3;
+    apr_status_t rv = kept->filters[i] ? APR_SUCCESS
+                                       : vl_seccomp_make(p, connect, &kept->filters[i]);
+
+    *ret_filter = kept->filters[i];
+    return rv;
 }
 
 /* The recipe has the inodes of the paths: a folder that was removed and made again has
@@ -171,25 +203,26 @@ static const char *get_namespace(apr_pool_t *p, vl_sandbox_kept_t *kept, const c
 }
 
 const char *vl_sandbox_make(apr_pool_t *p, vl_sandbox_kept_t *kept, const char *name,
-                            vl_sandbox_e mode, const apr_array_header_t *rules, uid_t user,
-                            gid_t group, vl_sandbox_t **ret_sandbox)
+                            vl_sandbox_e mode, const apr_array_header_t *rules,
+                            const vl_connect_t *connect, uid_t user, gid_t group,
+                            vl_sandbox_t **ret_sandbox)
 {
     vl_sandbox_t *sandbox = apr_pcalloc(p, sizeof(*sandbox));
     const char *path = "", *error = NULL;
-    apr_status_t rv = kept->error;
+    apr_status_t rv = get_filter(p, kept, connect, &sandbox->filter);
 
     sandbox->mode = mode;
-    sandbox->filter = kept->filter;
     sandbox->landlock = kept->sockets;
     if (rv != APR_SUCCESS)
         return apr_psprintf(p, "the filter of system calls: %s", strerror(rv));
-    if (mode == VL_SANDBOX_FILES) {
-        rv = vl_landlock_files(p, rules, &sandbox->landlock, &path);
-        if (rv != APR_SUCCESS)
-            error = apr_psprintf(p, "Landlock%s%s: %s", *path ? " for " : "", path,
-                                 strerror(rv));
-    }
-    else
+    rv = kept->error;
+    if (mode == VL_SANDBOX_FILES)
+        rv = vl_landlock_files(p, rules, connect, &sandbox->landlock, &path);
+    else if (connect->is_limited)
+        rv = vl_landlock_sockets(p, connect, &sandbox->landlock);
+    if (rv != APR_SUCCESS)
+        error = apr_psprintf(p, "Landlock%s%s: %s", *path ? " for " : "", path, strerror(rv));
+    else if (mode == VL_SANDBOX_FULL)
         error = get_namespace(p, kept, name, rules, user, group, &sandbox->ns);
     if (!error)
         *ret_sandbox = sandbox;

@@ -8,7 +8,7 @@
  * pthread_atfork().  If that fails, the program is not executed.
  *
  * FILES   Landlock and the filter of system calls.
- * FULL    namespaces of the site, the filter, and Landlock against abstract sockets.
+ * FULL    namespaces of the site, the filter, and Landlock against abstract sockets and TCP.
  *
  * No lock: the parent writes while it has one thread; later the struct is constant. */
 
@@ -16,6 +16,8 @@
 #include <apr_pools.h>
 #include <apr_tables.h>
 #include <sys/types.h>
+
+#include "sandbox/vl_rule.h"
 
 typedef enum { VL_SANDBOX_OFF, VL_SANDBOX_FILES, VL_SANDBOX_FULL } vl_sandbox_e;
 
@@ -30,6 +32,9 @@ const char *vl_sandbox_lacks(vl_sandbox_e mode);
 /* Returns NULL if such a sandbox has all its parts here, else what it does not refuse. */
 const char *vl_sandbox_weakness(vl_sandbox_e mode);
 
+/* Returns NULL if such a sandbox can refuse here what *connect does not allow, else why not. */
+const char *vl_sandbox_cannot_connect(vl_sandbox_e mode, const vl_connect_t *connect);
+
 /* Parent: begins with the sandboxes of a new configuration.  *kept: NULL at the first start;
  * p_kept outlives restarts. */
 void vl_sandbox_begin(apr_pool_t *p, apr_pool_t *p_kept, vl_sandbox_kept_t **kept);
@@ -38,8 +43,9 @@ void vl_sandbox_begin(apr_pool_t *p, apr_pool_t *p_kept, vl_sandbox_kept_t **kep
  * used again if name, user and rules are the same.  rules: of vl_rule_t, sorted by path.
  * Returns NULL, or an error message allocated in p. */
 const char *vl_sandbox_make(apr_pool_t *p, vl_sandbox_kept_t *kept, const char *name,
-                            vl_sandbox_e mode, const apr_array_header_t *rules, uid_t user,
-                            gid_t group, vl_sandbox_t **ret_sandbox);
+                            vl_sandbox_e mode, const apr_array_header_t *rules,
+                            const vl_connect_t *connect, uid_t user, gid_t group,
+                            vl_sandbox_t **ret_sandbox);
 
 /* A sandbox that no program can enter: none is started. */
 vl_sandbox_t *vl_sandbox_refusing(apr_pool_t *p);

@@ -19,6 +19,7 @@ int vl_seccomp_enter(const vl_seccomp_t *filter)
 #ifdef VL_LIBSECCOMP
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -54,8 +55,14 @@ static const char *const refused[] = {
     "umount", "umount2", "unshare", "uselib", "userfaultfd", "vhangup", "vm86", "vm86old"
 };
 
-/* The families of sockets that programs of a site use; all others are refused. */
-static const int families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
+/* Returns 1 for the families of sockets that programs of a site use; all others are refused. */
+static int may_use(int family, const vl_connect_t *connect)
+{
+    int has_inet = !connect->is_limited || connect->has_udp || connect->ports->nelts;
+
+    return family == AF_NETLINK || (family == AF_UNIX && (!connect->is_limited || connect->has_unix))
+           || ((family == AF_INET || family == AF_INET6) && has_inet);
+}
 #define FAMILY_LAST AF_NETLINK
 
 static int add_names(scmp_filter_ctx ctx)
@@ -89,24 +96,58 @@ static int add_clone(scmp_filter_ctx ctx)
     return rc ? rc : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-static int add_sockets(scmp_filter_ctx ctx)
+/* Landlock limits TCP when it connects.  So a site whose connections are limited gets no other
+ * protocol for streams (MPTCP), and no TCP that sends before it connects (MSG_FASTOPEN).  UDP is
+ * allowed as a whole or not at all. */
+static int add_limits(scmp_filter_ctx ctx, const vl_connect_t *connect)
+{
+    static const struct { const char *name; unsigned flags; } sends[] = {
+        { "sendto", 3 }, { "sendmsg", 2 }, { "sendmmsg", 3 }
+    };
+    int family = AF_INET, rc = 0, type;
+    unsigned i;
+
+    for (;; family = AF_INET6) {
+        for (type = 0; type <= SOCK_TYPE && !rc; type++) {
+            int is_allowed = (type == SOCK_STREAM && connect->ports->nelts)
+                             || (type == SOCK_DGRAM && connect->has_udp);
+            scmp_datum_t last = type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP;
+            const struct scmp_arg_cmp when[] = {
+                SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family),
+                SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE, (scmp_datum_t)type),
+                SCMP_A2(SCMP_CMP_GT, last)
+            };
+
+            rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket),
+                                        is_allowed ? 3 : 2, when);
+        }
+        if (family == AF_INET6)
+            break;
+    }
+    for (i = 0; i < sizeof(sends) / sizeof(sends[0]) && !rc; i++)
+        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
+                              seccomp_syscall_resolve_name(sends[i].name), 1,
+                              SCMP_CMP(sends[i].flags, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN,
+                                       MSG_FASTOPEN));
+    return rc;
+}
+
+static int add_sockets(scmp_filter_ctx ctx, const vl_connect_t *connect)
 {
     int family, rc = 0;
     unsigned i;
 
     for (family = 0; family < FAMILY_LAST && !rc; family++) {
-        int known = 0;
-
-        for (i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-            known |= families[i] == family;
-        if (!known)
+        if (!may_use(family, connect))
             rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
                                   SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family));
     }
     if (!rc)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
                               SCMP_A0(SCMP_CMP_GT, FAMILY_LAST));
-    for (i = 0; i < 2 && !rc; i++)
+    if (!rc && connect->is_limited && may_use(AF_INET, connect))
+        return add_limits(ctx, connect);
+    for (i = 0; i < 2 && !rc && !connect->is_limited; i++)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 2,
                               SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)(i ? AF_INET6 : AF_INET)),
                               SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE, SOCK_RAW));
@@ -176,13 +217,14 @@ static int use_tree(scmp_filter_ctx ctx)
 #endif
 }
 
-static int fill(scmp_filter_ctx ctx)
+static int fill(scmp_filter_ctx ctx, const vl_connect_t *connect)
 {
     int rc = use_tree(ctx);
 
 #ifdef __x86_64__
-    if (!rc)
-        rc = seccomp_arch_add(ctx, SCMP_ARCH_X86);  /* programs of 32 bits run too */
+    /* Programs of 32 bits run too.  Their socketcall() has its arguments behind a pointer. */
+    if (!rc && !connect->is_limited)
+        rc = seccomp_arch_add(ctx, SCMP_ARCH_X86);
 #endif
     if (!rc)
         rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
@@ -191,7 +233,7 @@ static int fill(scmp_filter_ctx ctx)
     if (!rc)
         rc = add_clone(ctx);
     if (!rc)
-        rc = add_sockets(ctx);
+        rc = add_sockets(ctx, connect);
     if (!rc)
         rc = add_modes(ctx);
     return rc ? rc : add_terminal(ctx);
@@ -213,7 +255,8 @@ static apr_status_t read_program(apr_pool_t *p, scmp_filter_ctx ctx, vl_seccomp_
     return -rc;
 }
 
-apr_status_t vl_seccomp_make(apr_pool_t *p, const vl_seccomp_t **ret_filter)
+apr_status_t vl_seccomp_make(apr_pool_t *p, const vl_connect_t *connect,
+                             const vl_seccomp_t **ret_filter)
 {
     scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
     vl_seccomp_t *filter = apr_pcalloc(p, sizeof(*filter));
@@ -222,7 +265,7 @@ apr_status_t vl_seccomp_make(apr_pool_t *p, const vl_seccomp_t **ret_filter)
     *ret_filter = NULL;
     if (!ctx)
         return APR_ENOMEM;
-    rv = -fill(ctx);
+    rv = -fill(ctx, connect);
     if (rv == APR_SUCCESS)
         rv = read_program(p, ctx, filter);
     seccomp_release(ctx);
@@ -238,7 +281,8 @@ int vl_seccomp_built(void)
     return 0;
 }
 
-apr_status_t vl_seccomp_make(apr_pool_t *p, const vl_seccomp_t **ret_filter)
+apr_status_t vl_seccomp_make(apr_pool_t *p, const vl_connect_t *connect,
+                             const vl_seccomp_t **ret_filter)
 {
     *ret_filter = NULL;
     return APR_SUCCESS;

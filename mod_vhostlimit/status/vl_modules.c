@@ -6,6 +6,7 @@
 #include <http_request.h>
 
 #include "base/vl_private.h"
+#include "status/vl_workers.h"
 
 /* Hooks for which the order relative to other modules matters. */
 #define HOOKS(X) X(post_read_request) X(quick_handler) X(log_transaction)
@@ -58,7 +59,9 @@ void vl_modules_json(vl_out_t *out)
     vl_out_text(out, "],\"hooks\":{");
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
         put_hook(out, i);
-    vl_out_text(out, "}}\n");
+    vl_out_text(out, "},\"no_worker\":");
+    vl_workers_json(out);
+    vl_out_text(out, "}\n");
 }
 
 const char *vl_modules_outside(const vl_cgroup_t *cg)

@@ -10,7 +10,7 @@
 #include "base/vl_out.h"
 #include "cgroup/vl_cgroup.h"
 
-/* Writes {"modules":[...],"hooks":{"post_read_request":[...],...}}, for "vhostlimitctl
+/* Writes {"modules":[...],"hooks":{"post_read_request":[...],...},"no_worker":...}, for "vhostlimitctl
  * doctor". A module is named by its source file. The modules of a hook are in the order of
  * the calls. */
 void vl_modules_json(vl_out_t *out);

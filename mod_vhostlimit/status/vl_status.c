@@ -171,6 +171,8 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->duty_permille = from->duty;
     row->runnable_permille = from->load;
     row->asleep = from->asleep;
+    row->database_waits = from->database_waits;
+    row->database_now_permille = from->database_permille;
     row->fleet_weight_milli = from->part.weight_milli;
     row->fleet_cpu_permille = from->part.cpu_permille;
     row->fleet_concurrency = from->part.concurrency;
@@ -216,6 +218,7 @@ static void fill_sampler(vl_page_t *page)
     page->sampler_us = sampler->round_us;
     page->sampled = sampler->processes;
     page->unfound = sampler->unfound;
+    page->unread = sampler->unread;
 }
 
 /* Returns the keyword for the leases of vhostlimit-fleet. */

@@ -131,8 +131,8 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
                   "\nstate.changes: %u\n", vl_engage_name(&page->engage),
                   vl_engage_why(page->engage.why), page->engage_s, page->engage.changes);
     vl_out_printf(out, "sampler.state: %s\nsampler.round_us: %u\nsampler.processes: %u\n"
-                  "sampler.unfound: %u\n", page->sampler, page->sampler_us,
-                  page->sampled, page->unfound);
+                  "sampler.unfound: %u\nsampler.unread: %s\n", page->sampler, page->sampler_us,
+                  page->sampled, page->unfound, ap_escape_logitem(out->pool, page->unread));
     if (page->by_host)
         vl_out_printf(out, "hosts.limit: %u\nhosts.named: %u\nhosts.shown: %d\n"
                       "hosts.beyond: %" APR_UINT64_T_FMT "\n", page->hosts.limit,

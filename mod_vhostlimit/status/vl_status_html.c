@@ -33,6 +33,8 @@ static const struct heading_t {
       "one processor", 0, ALWAYS },
     { "cpu_minute", "CPU 1 min %", "CPU time charged in the last minute, 100 "
       "is one processor", 0, ALWAYS },
+    { "database", "Database %", "CPU time of its sessions in MariaDB and PostgreSQL in the last "
+      "second, 100 is one processor", 0, ALWAYS },
     { "p50", "Wait p50 ms", "median time in the queue since the start", 0, ALWAYS },
     { "p99", "Wait p99 ms", "99th percentile of the time in the queue since the "
       "start", 0, ALWAYS },
@@ -256,6 +258,7 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
     put_number(out, metrics->refused, 0);
     put_number(out, row->cpu_now_permille, 1);
     put_number(out, row->cpu_minute_permille, 1);
+    put_number(out, row->database_now_permille, 1);
     put_number(out, (row->wait_p50_us + 50) / 100, 1);
     put_number(out, (row->wait_p99_us + 50) / 100, 1);
     put_number(out, metrics->requests, 0);

@@ -35,6 +35,10 @@
     X(asleep, VL_GAUGE, "requests_asleep",                                    \
       "running requests that have wanted no processor for long: they hold "   \
       "no slot")                                                              \
+    X(database_waits, VL_GAUGE, "requests_at_database",                       \
+      "running requests that wait for MariaDB or PostgreSQL")                 \
+    X(database_now_permille, VL_GAUGE, NULL,                                  \
+      "CPU time of its databases in the last second, 1000 is one processor")  \
     X(late, VL_COUNTER, "requests_late_total",                                \
       "requests put behind others because they had waited for longer than "   \
       "clients of the site do")                                               \
@@ -117,6 +121,7 @@ typedef struct vl_page_t {
     vl_engage_t engage;             /* dormant or engaged, see vl_engage.h */
     apr_int64_t engage_s;           /* for how long */
     const char *sampler;            /* keyword: its state */
+    const char *unread;             /* of vl_sampler_state_t */
     apr_uint32_t sampler_us, sampled, unfound;  /* of vl_sampler_state_t: round_us, processes,
                                      * unfound */
     const char *fleet;              /* keyword: leases of vhostlimit-fleet */

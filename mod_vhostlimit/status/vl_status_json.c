@@ -48,6 +48,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_number(out, "round_us", page->sampler_us);
     put_number(out, "processes", page->sampled);
     put_number(out, "unfound", page->unfound);
+    put_string(out, ",\"unread\":", page->unread);
     vl_out_text(out, "}");
     put_string(out, ",\"fleet\":", page->fleet);
     put_number(out, "fleet_lapsed", page->leases.lapsed);

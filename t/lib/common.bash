@@ -57,6 +57,8 @@ need_memory()      { cgroup_has memory; }
 need_pids()        { cgroup_has pids; }
 need_io()          { cgroup_has blkio io; }
 need_phpcgi()     { need_program php-cgi; }
+need_mariadb()     { need_program mariadb-install-db && need_program mariadb; }
+need_postgresql()  { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need_program initdb; }
 need_gunicorn()   { need_program gunicorn; }
 need_uwsgi()      { [[ $(uwsgi --plugin python3 --version 2>&1) == *2.* ]] || { echo "no uwsgi with python3"; return 1; }; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }

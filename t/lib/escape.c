@@ -3,13 +3,14 @@
  * name of the attempt and its argument: "kill=4711".  The answer is "escaped", or "refused" and
  * the reason.
  *
- * As "vl-victim FOLDER" it is a process outside of the sandboxes with things that programs in
- * them should not reach.  It makes FOLDER/done when all are there. */
+ * As "vl-victim FOLDER NAMED" it is a process outside of the sandboxes with things that programs
+ * in them should not reach.  It makes FOLDER/done when all are there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
 #include <mqueue.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -142,6 +143,117 @@ static int path_socket(const char *path)
 
     strncpy(to.sun_path, path, sizeof(to.sun_path) - 1);
     return fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to));
+}
+
+static int path_datagram(const char *path)
+{
+    struct sockaddr_un to = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+    strncpy(to.sun_path, path, sizeof(to.sun_path) - 1);
+    return fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1;
+}
+
+static struct sockaddr_in local_address(const char *port)
+{
+    return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)),
+                                 .sin_addr = { htonl(INADDR_LOOPBACK) } };
+}
+
+static int connects(int fd, const char *port)
+{
+    struct sockaddr_in to = local_address(port);
+
+    return fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to));
+}
+
+static int tcp(const char *port) { return connects(socket(AF_INET, SOCK_STREAM, 0), port); }
+
+static int udp(const char *port)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    return connects(fd, port) && send(fd, "x", 1, 0) == 1;
+}
+
+/* Multipath TCP, which is TCP to a server without it. */
+static int mptcp(const char *port)
+{
+    return connects(socket(AF_INET, SOCK_STREAM, 262), port);
+}
+
+/* The kernel takes the lower 32 bits of the family. */
+static int wide_family(const char *port)
+{
+    return connects((int)syscall(SYS_socket, 0x100000000UL | AF_INET, SOCK_STREAM, 0), port);
+}
+
+/* An IPv4 address in an IPv6 one. */
+static int mapped(const char *port)
+{
+    struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = local_address(port).sin_port };
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+
+    to.sin6_addr.s6_addr[10] = to.sin6_addr.s6_addr[11] = 0xff;
+    to.sin6_addr.s6_addr[12] = 127;
+    to.sin6_addr.s6_addr[15] = 1;
+    return fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to));
+}
+
+/* Sends with the first packet, without connect(). */
+static int fast_open(const char *port)
+{
+    struct sockaddr_in to = local_address(port);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && sendto(fd, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&to, sizeof(to)) == 1;
+}
+
+static int fast_open_message(const char *port)
+{
+    struct sockaddr_in to = local_address(port);
+    struct iovec part = { "x", 1 };
+    struct msghdr message = { .msg_name = &to, .msg_namelen = sizeof(to), .msg_iov = &part,
+                              .msg_iovlen = 1 };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && sendmsg(fd, &message, MSG_FASTOPEN) == 1;
+}
+
+static int listen_tcp(const char *port)
+{
+    struct sockaddr_in at = local_address(port);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof(at)) && !listen(fd, 1);
+}
+
+/* System calls of 32 bits, whose arguments a filter cannot see. */
+static int old_calls(const char *port)
+{
+#ifdef __x86_64__
+    uint32_t *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
+                         -1, 0);
+    struct sockaddr_in to = local_address(port);
+    int result;
+
+    low[0] = AF_INET;
+    low[1] = SOCK_STREAM;
+    low[2] = 0;
+    __asm__ volatile("int $0x80" : "=a"(result) : "0"(102), "b"(1), "c"(low)
+                     : "memory", "r8", "r9", "r10", "r11");
+    if (result < 0)
+        return errno = -result, 0;
+    low[0] = (uint32_t)result;
+    low[1] = (uint32_t)(uintptr_t)(low + 8);
+    low[2] = sizeof(to);
+    memcpy(low + 8, &to, sizeof(to));
+    __asm__ volatile("int $0x80" : "=a"(result) : "0"(102), "b"(3), "c"(low)
+                     : "memory", "r8", "r9", "r10", "r11");
+    return result < 0 ? (errno = -result, 0) : 1;
+#else
+    return tcp(port);
+#endif
 }
 
 static int sysv_memory(const char *key)
@@ -339,31 +451,56 @@ static const struct {
     { "setuid", setuid_program }, { "make-setuid", make_setuid }, { "raw", raw_socket },
     { "core", core_file }, { "cgroup", cgroup_files }, { "handle", open_by_handle },
     { "io_uring", io_ring }, { "mknod", make_device }, { "keys", key_ring },
-    { "system", write_system }
+    { "system", write_system }, { "datagram", path_datagram }, { "tcp", tcp }, { "udp", udp },
+    { "mptcp", mptcp }, { "wide", wide_family }, { "mapped", mapped },
+    { "fast-open", fast_open }, { "fast-open-message", fast_open_message },
+    { "listen", listen_tcp }, { "old-calls", old_calls }
 };
 
-static void listen_at(struct sockaddr_un *address, size_t length)
+static void listen_at(struct sockaddr_un *address, size_t length, int type)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    int fd = socket(AF_UNIX, type, 0);
 
     address->sun_family = AF_UNIX;
     if (fd < 0 || bind(fd, (struct sockaddr *)address,
                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length))
-        || listen(fd, 50))
+        || (type == SOCK_STREAM && listen(fd, 50)))
         exit(1);
 }
 
-static int be_victim(const char *folder)
+/* Returns the port of a socket on 127.0.0.1. */
+static int serve_port(int type)
+{
+    struct sockaddr_in at = local_address("0");
+    socklen_t length = sizeof(at);
+    int fd = socket(AF_INET, type, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, length) || (type == SOCK_STREAM && listen(fd, 50))
+        || getsockname(fd, (struct sockaddr *)&at, &length))
+        exit(1);
+    return ntohs(at.sin_port);
+}
+
+static int be_victim(const char *folder, const char *named)
 {
     struct sockaddr_un abstract = { 0 }, path = { 0 };
+    FILE *ports;
     int id = shmget(47110815, 4096, IPC_CREAT | 0600);
 
     if (chdir(folder) || id < 0)
         return 1;
     memcpy(abstract.sun_path + 1, "vl-victim", 9);
-    listen_at(&abstract, 10);
+    listen_at(&abstract, 10, SOCK_STREAM);
     strcpy(path.sun_path, "socket");
-    listen_at(&path, 7);
+    listen_at(&path, 7, SOCK_STREAM);
+    strcpy(path.sun_path, "datagram");
+    listen_at(&path, 9, SOCK_DGRAM);
+    snprintf(path.sun_path, sizeof(path.sun_path), "%s/socket", named);
+    listen_at(&path, strlen(path.sun_path) + 1, SOCK_STREAM);
+    ports = fopen("ports", "w");
+    if (!ports || fprintf(ports, "%d %d\n", serve_port(SOCK_STREAM), serve_port(SOCK_DGRAM)) < 0
+        || fclose(ports))
+        return 1;
     if (shm_open("/vl-victim", O_CREAT | O_RDWR, 0600) < 0
         || mq_open("/vl-victim", O_CREAT | O_RDWR, 0600, NULL) == (mqd_t)-1
         || open("tmp", O_CREAT | O_WRONLY, 0644) < 0
@@ -378,8 +515,8 @@ int main(int argc, char *argv[])
     const char *query = getenv("QUERY_STRING"), *argument;
     unsigned i;
 
-    if (argc == 2 && strstr(argv[0], "vl-victim"))
-        return be_victim(argv[1]);
+    if (argc == 3 && strstr(argv[0], "vl-victim"))
+        return be_victim(argv[1], argv[2]);
     if (!strcmp(argv[0], "setuid-copy"))
         return geteuid() == 0 ? 9 : 0;
     printf("Content-Type: text/plain\r\n\r\n");

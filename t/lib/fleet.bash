@@ -58,13 +58,13 @@ daemon_folder() { printf '%s/%s\n' "$BATS_FILE_TMPDIR" "$1"; }
 daemon_log() { cat "$(daemon_folder "$1")/fleet.log"; }
 
 # Starts the daemon of a server with further lines in its configuration. Its store is that of
-# start_store, unless a line names sentinels.
+# start_store, unless a line names a store or sentinels.
 start_daemon() { # <name> [line]...
   local folder line
   folder=$(daemon_folder "$1")
   {
     echo "server $1"
-    [[ " ${*:2}" == *" sentinel "* ]] || echo "store 127.0.0.1:$(store_port)"
+    [[ " ${*:2}" == *" "@(store|sentinel)" "* ]] || echo "store 127.0.0.1:$(store_port)"
     echo "control $(on_web "$1" control_socket)"
     echo "socket $folder/fleet.sock"
     for line in "${@:2}"; do echo "$line"; done

@@ -2,7 +2,6 @@
 #
 # Services that programs of sites use, each from the distribution's own package.
 
-need_mariadb() { need_program mariadb-install-db && need_program mariadb; }
 need_msmtp()   { need_program msmtp; }
 
 # Ends the service that was started last.

@@ -23,7 +23,7 @@ static void begin(void)
         .module = "mod_vhostlimit/1", .mpm = "event", .children = 2, .workers = 50,
         .slots = 16, .processors = 2, .vhosts = &vhost, .nvhosts = 1,
         .cgroup = { "v2", "/vhostlimit", "", "" },
-        .state = { "dormant", "slots", 60, 2 }, .sampler = { "runs", 1250, 3, 0 }
+        .state = { "dormant", "slots", 60, 2 }, .sampler = { "runs", "", 1250, 3, 0 }
     };
     int i;
 
@@ -154,6 +154,10 @@ static void samplers(void)
     ok(finds("sampler", "good", "it watches 3 processes of back ends; a round takes 1.3 ms"),
        "a sampler");
     ok(!finds("back ends", "note", ""), "all back ends are found");
+    ok(!finds("database", "note", ""), "all databases can be read");
+    status.sampler.unread = "/run/m: it is closed";
+    ok(finds("database", "note", "divided equally between the requests that wait for it. /run/m: it is closed"), "one cannot");
+    status.sampler.unread = "";
     status.sampler.unfound = 1;
     ok(finds("back ends", "note", "processes of 1 back end on this machine were not found"),
        "one is not");

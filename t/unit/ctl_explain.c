@@ -8,7 +8,7 @@
 
 /* A server with two CPUs and ten slots; the first site is explained. */
 static ctl_vhost_t vhosts[2];
-static ctl_status_t status = { .slots = 10, .processors = 2, .sampler = { "runs", 0, 0, 0 },
+static ctl_status_t status = { .slots = 10, .processors = 2, .sampler = { "runs", "", 0, 0, 0 },
                                .vhosts = vhosts, .nvhosts = 2 };
 
 static void begin(json_int_t running, json_int_t waiting, json_int_t others)
@@ -100,6 +100,10 @@ static void causes(void)
     ok(says("slots", "The sampler does not work, so each running request holds a slot: see "
             "vhostlimitctl doctor."), "slots without a sampler");
     status.sampler.state = "runs";
+    vhosts[0].database_waits = 3;
+    vhosts[0].database_now_permille = 805;
+    ok(says("slots", "It waits for its database: 3 queries are running, with 80.5 % of one CPU."), "a database");
+    vhosts[0].database_waits = 0;
     vhosts[1].runnable_permille = 11900;
     ok(says("most", "The last 3.1 slots are kept for sites that hold few."),
        "a fifth of automatic slots");

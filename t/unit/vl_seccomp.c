@@ -142,11 +142,12 @@ static void steps_of_all(void)
 
 static void filter(void)
 {
+    const vl_connect_t everything = { 0 };
     const vl_seccomp_t *made;
     apr_pool_t *p;
 
     apr_pool_create(&p, NULL);
-    ok(vl_seccomp_make(p, &made) == APR_SUCCESS && made && !vl_seccomp_enter(made)
+    ok(vl_seccomp_make(p, &everything, &made) == APR_SUCCESS && made && !vl_seccomp_enter(made)
        && program.len, "the filter is made and loaded");
     if (program.len) {
         answers();

@@ -99,7 +99,7 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
         enter(shm, a, &ticket);
         vl_slot_end(shm, &ticket, &cost);
     }
-    vl_charge_backend(shm, a, us, VL_COST_PROCESSES);
+    vl_charge_backend(shm, a, us, us / 2, VL_COST_PROCESSES);
 }
 
 /* Returns the virtual time from start on, ms of CPU time at the default weight. */

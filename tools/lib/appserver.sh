@@ -7,6 +7,7 @@
 #   gunicorn   /app in gunicorn, 4 processes, through mod_proxy_http
 #   uwsgi      /app in uWSGI, 4 processes, through mod_proxy_uwsgi
 #   passenger  /app in Passenger, 4 processes
+#   mariadb, postgresql  the database of all sites' page sql.php, beside their PHP-FPM
 #   remote     its PHP pages in a PHP-FPM of client 3, as on another machine
 #   idle       WebSockets at /socket, server-sent events at /events, see idle.pl
 #   throttled  /throttled, 1 MB at 10 KB/s by mod_ratelimit
@@ -15,7 +16,7 @@ appserver_port=9000             # of idle.pl, and of the remote PHP-FPM
 appserver_remote=198.18.0.13
 
 appserver_packages() { # <kind>: roles in packages.sh
-  case $1 in fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
+  case $1 in mariadb) printf '%s\n' mariadb phpmysql ;; postgresql) printf '%s\n' postgresql phppgsql ;; fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
 }
 
 appserver_modules() {
@@ -73,6 +74,7 @@ appserver_start() {
   user=$(httpd_user)
   install -d -o "$user" "$bed_dir"/app{,/public}
   install -m 644 "$(in_tree conf/testbed/burn.py)" "$bed_dir/app"
+  [[ ${bed[appserver]} != @(mariadb|postgresql) ]] || { appserver_database "$user"; return; }
   cp "$bed_dir/app/burn.py" "$bed_dir/app/passenger_wsgi.py"
   case ${bed[appserver]} in
     gunicorn) appserver_run "$user" gunicorn --workers 4 --bind "unix:$bed_dir/app/socket" --chdir "$bed_dir/app" burn ;;
@@ -85,6 +87,35 @@ appserver_start() {
   esac
 }
 
+appserver_database() { # <user>
+  local site port='' data=$bed_dir/app/data create=()
+  appserver_as() { setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups "${@:2}" >"$bed_dir/app.out" 2>&1 || die "$2: $(tail -n 3 "$bed_dir/app.out")"; }
+  case ${bed[appserver]} in
+    mariadb)
+      appserver_as "$1" mariadb-install-db --no-defaults --datadir="$data" --skip-test-db
+      appserver_run "$1" "$(command -v mariadbd)" --no-defaults --datadir="$data" --socket="$bed_dir/app/socket" \
+        --pid-file="$data/pid" --skip-networking --max-connections=1000
+      ;;
+    postgresql)
+      port=5432
+      appserver_as "$1" "$(appserver_postgresql initdb)" -D "$data" -A trust -U root -N
+      appserver_run "$1" "$(appserver_postgresql postgres)" -D "$data" -c listen_addresses= -c max_connections=1000 \
+        -c "unix_socket_directories=$bed_dir/app"
+      ;;
+  esac
+  for site in "${bed_sites[@]}"; do
+    create+=("CREATE USER $site$([[ $port != '' ]] || echo '@localhost');")
+    printf '%s\n' "kind = ${bed[appserver]}" "at = $bed_dir/app$([[ $port != '' ]] || echo /socket)" "port = $port" "user = $site" >"$bed_dir/www/$site/sql.ini"
+  done
+  if [[ $port == '' ]]; then
+    poll_until 30 mariadb --no-defaults -u root -S "$bed_dir/app/socket" -e "${create[*]}"
+  else
+    poll_until 30 psql -q -h "$bed_dir/app" -U root postgres -c "${create[*]}"
+  fi
+}
+
+appserver_postgresql() { compgen -G "/usr/lib/postgresql/*/bin/$1" || command -v "$1"; }  # <program>
+
 appserver_run() { # <user> <command>...: the bed's folder is among its words
   (server_exec setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups "${@:2}") </dev/null >"$bed_dir/app.out" 2>&1 &
   printf '%s\n' "$!" >"$bed_dir/app.pid"
@@ -95,7 +126,7 @@ appserver_listens() {
   if [[ ${bed[appserver]} == idle ]]; then
     [[ -n $(netns_listener "$(bed_server_net)" "$appserver_port") ]]
   else
-    [[ -S $bed_dir/app/socket ]]
+    compgen -G "$bed_dir/app/*socket" >/dev/null || [[ -S $bed_dir/app/.s.PGSQL.5432 ]]
   fi
 }
 
@@ -113,6 +144,7 @@ appserver_run_remote() { # <user>
 appserver_check() {
   local path
   case ${bed[appserver]} in
+    mariadb | postgresql) path='/sql.php?ms=1' ;;
     wsgi | gunicorn | uwsgi | passenger) path='/app?ms=1' ;;
     fcgid | remote) path='/burn.php?ms=1' ;;
     *) return 0 ;;
@@ -121,7 +153,7 @@ appserver_check() {
 }
 
 appserver_answers() { # <path>
-  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == 'burned 1 ms' ]]
+  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == @(burned 1 ms|asked) ]]
 }
 
 appserver_stop() {
@@ -136,7 +168,7 @@ appserver_let_go() { [[ ${bed[appserver]} != idle ]] || appserver_stop; }
 # The processes that run the pages, if they use the server's CPU.
 appserver_pids() {
   local from pid
-  [[ ${bed[appserver]} != @(remote|idle|throttled) ]] || return 0
+  [[ ${bed[appserver]} != @(none|remote|idle|throttled) ]] || return 0
   [[ ${bed[appserver]} != passenger ]] || { appserver_pids_passenger; return; }
   from=$(process_ours "$bed_dir/app.pid" "$bed_dir" || process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 0
   for pid in $(process_descendants "$from"); do

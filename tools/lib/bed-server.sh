@@ -106,7 +106,8 @@ bed_fpm_pids() { # masters and workers
 # Processes that serve this site only, by a pool of its own or another program.
 bed_backend_pids() { # <site>
   local pid
-  [[ $1 != site1 || ${bed[appserver]} == none ]] || { appserver_pids; return; }
+  [[ $1 != site1 ]] || appserver_pids
+  [[ $1 != site1 || ${bed[appserver]} == @(none|mariadb|postgresql) ]] || return 0
   case ${bed[pools]} in
     own) pid=$(process_ours "$bed_dir/fpm-$1.pid" "$bed_dir/fpm-$1.conf") || return 0 ;;
     master) pid=$(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf") || return 0 ;;

@@ -79,6 +79,7 @@ bubblewrap  command:bwrap           bubblewrap                bubblewrap
 postgresql  file:/usr/lib/postgresql/*/bin/initdb,/usr/bin/initdb  postgresql  postgresql-server
 mariadb     command:mariadb-install-db  mariadb-server        mariadb-server
 phpmysql    php:mysqli              php-mysql                 php-mysqlnd
+phppgsql    php:pgsql               php-pgsql                 php-pgsql
 wordpress   file:/usr/share/wordpress/wp-load.php  wordpress wordpress-theme-twentytwentythree php  wordpress
 debootstrap  command:debootstrap    debootstrap               debootstrap
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts

@@ -36,12 +36,12 @@ process_used_us() { # <pid>...: CPU time of their main threads together; nothing
   [[ -z $sum ]] || printf '%s\n' "$((sum / 1000))"
 }
 
-process_cpu_us() { # <pid>...: CPU time of all their threads together, to 10 ms; nothing without one
+process_cpu_us() { # <pid>...: CPU time of all their threads, and of children that have ended, to 10 ms; nothing without one
   local pid sum='' words
   for pid; do
     { words=$(<"/proc/$pid/stat"); } 2>/dev/null || continue
     read -ra words <<<"${words##*) }"
-    sum=$((${sum:-0} + words[11] + words[12]))
+    sum=$((${sum:-0} + words[11] + words[12] + words[13] + words[14]))
   done
   [[ -z $sum ]] || printf '%s\n' "$((sum * 10000))"
 }

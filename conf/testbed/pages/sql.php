@@ -1,0 +1,21 @@
+<?php
+// SPDX-License-Identifier: Apache-2.0
+// sql.php?ms=N makes the database compute for about N ms. With keep=1 the connection is kept for
+// further pages, with sleep=N the query sleeps for N ms. sql.ini says which database it is.
+
+$db = parse_ini_file(__DIR__ . '/sql.ini');
+$ms = min((int)($_GET['ms'] ?? 10), 10000);
+$sleep = min((int)($_GET['sleep'] ?? 0), 10000) / 1000;
+$keep = !empty($_GET['keep']);
+if ($db['kind'] == 'mariadb') {
+    mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
+    [$host, $socket] = $db['at'][0] == '/' ? ['localhost', $db['at']] : [$db['at'], ''];
+    $link = new mysqli(($keep ? 'p:' : '') . $host, $db['user'], '', '', (int)($db['port'] ?? 0), $socket);
+    $link->query($sleep ? "SELECT SLEEP($sleep)" : 'SELECT BENCHMARK(' . $ms * 90000 . ', 1 + 1)');
+} else {
+    $open = $keep ? 'pg_pconnect' : 'pg_connect';
+    $link = $open("host={$db['at']} port={$db['port']} user={$db['user']} dbname=postgres");
+    pg_query($link, $sleep ? "SELECT pg_sleep($sleep)" : 'DO $$BEGIN FOR i IN 1..' . $ms * 20000 . ' LOOP END LOOP; END$$');
+}
+header('Content-Type: text/plain');
+echo "asked\n";

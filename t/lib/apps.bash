@@ -1,0 +1,89 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Back ends for tests of what sites are charged. Apache and its back ends run in a cgroup, whose CPU
+# time is the kernel's count.
+
+SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerChild 32'
+  -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64')
+
+FPM_OPTIONS=()
+
+group() { printf '/vl-apps-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
+
+start_in_group() { # <start_httpd argument>...
+  local root
+  while read -r root; do
+    mkdir "$root$(group)" 2>/dev/null || continue
+    grep -qs '^usage_usec' "$root$(group)/cpu.stat" || [[ -e $root$(group)/cpuacct.usage ]] || rmdir "$root$(group)"
+  done < <(cgroup_roots)
+  make_site 'a b c'
+  make_apps
+  configure_httpd "${SIZE[@]}" 'VhostLimitCgroup off' 'VhostLimit On' "$@"
+  (cgroup_enter "$(group)"; launch_httpd)
+}
+
+remove_group() { wait_until 10 cgroup_remove "$(group)"; }
+
+# Runs a back end as the server's user, in the group.
+run_app() { # <name> <socket or port that it listens at> <command>...
+  local user
+  user=$(httpd_user)
+  (
+    cgroup_enter "$(group)"
+    detached setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "${@:3}" </dev/null >"$HTTPD_ROOT/app/run/$1.out" 2>&1 &
+    echo "$!" >"$HTTPD_ROOT/app/run/$1.pid"
+  )
+  wait_until 20 listens "$2" || { cat "$HTTPD_ROOT/app/run/$1.out"; return 1; }
+}
+
+listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else ! port_free "$1"; fi; }
+
+start_fpm() { # <name> <pool>=<address>...
+  local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}
+  last=${last#*=}
+  {
+    printf '%s\n' '[global]' "error_log = $run/$1.log" 'daemonize = no'
+    for pool in "${@:2}"; do
+      printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12'
+    done
+  } >"$run/$1.conf"
+  run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf" "${FPM_OPTIONS[@]}"
+}
+
+stop_app() { # <name>
+  local file=$HTTPD_ROOT/app/run/$1.pid pid
+  pid=$(<"$file")
+  rm "$file"
+  kill "$pid" 2>/dev/null || return 0
+  wait_until 20 gone "$pid"
+}
+
+stop_apps() {
+  local file
+  for file in "$HTTPD_ROOT"/app/run/*.pid; do
+    file=${file##*/}
+    [[ $file == '*.pid' ]] || stop_app "${file%.pid}"
+  done
+}
+
+php_at() { # <vhost> <target of the proxy>
+  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:%s"\n</FilesMatch>\n' "$1" "$2"
+}
+
+# Microseconds that the kernel counted for the group, without Apache's parent, its child processes
+# with many threads, and the sampler.
+kernel_us() {
+  local pid threads pids=("$(httpd_pid)")
+  for pid in $(httpd_children); do
+    threads=("/proc/$pid/task/"*)
+    ((${#threads[@]} < 20)) || pids+=("$pid")
+  done
+  mapfile -t -O "${#pids[@]}" pids < <(pgrep -P "$(httpd_pid)" -x vl-sampler)
+  echo $(($(cgroup_used_us "$(cgroup_file "$(group)" cpuacct.usage cpu.stat)") - $(cpu_of "${pids[@]}")))
+}
+
+begin_load() { # <vhost> <users> <path>
+  (cd /; detached ab -q -l -r -s 60 -n 1000000 -t "${VL_APPS_SECONDS:-4}" -c "$2" -H "Host: $1.test" \
+    "http://127.0.0.1:$(httpd_port)$3") >"$HTTPD_ROOT/ab.$1" 2>&1 &
+}
