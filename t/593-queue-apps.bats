@@ -54,7 +54,7 @@ compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
   at_least "$kernel" 200000 "us of CPU time used"
   at_least $((a + b)) 600 "charged, permille of what the kernel counted"
   at_most $((a + b)) 1500 "charged, permille of what the kernel counted"
-  at_most "$b" 400 "of these to the site that sleeps"
+  at_most "$b" "${most_b:-400}" "of these to the site that sleeps"
 }
 
 @test "PHP-FPM: one master with a pool for each site" {
@@ -103,7 +103,8 @@ cgi_lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler cgi
 @test "mod_cgid" {
   requires mod_cgid
   BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_in_group -v "$(cgi_lines a)" -v "$(cgi_lines b)" "ScriptSock $HTTPD_ROOT/run/cgid"
-  compare mod_cgid '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
+  # Most of what its programs use is estimated: they are no children of the server that are waited for.
+  most_b=600 compare mod_cgid '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
 }
 
 @test "mod_wsgi: daemons" {

@@ -217,8 +217,9 @@ begin_proxied() { # <name> <number of 192.0.2.0>
   hold_request held
   queue_up n1:2
   is "$(status_of a late)" 0
-  begin_request impatient a /page.html --interface 127.0.0.3 -m 4
-  settles a gone 1
+  begin_request impatient a /page.html --interface 127.0.0.3 -m 3
+  begin_request another a /page.html --interface 127.0.0.3 -m 5
+  settles a gone 2
   queue_up v1:4
   is "$(status_of a late)" 1
   is "$(order n1)" 'v1 n1'

@@ -82,7 +82,7 @@ need_groff() { need_program groff; }
   says 'unknown option --no-such-option' list --no-such-option
   says 'option --json=1 takes no value' --json=1 list
   says 'option -s needs a value' list -s
-  says 'missing command: top, list, show, set, reset, plans, import, unit, enter, clients, explain, watch, history, collect, report, size, fleet or doctor' --json
+  says 'missing command: top, list, show, set, reset, plans, import, unit, enter, clients, explain, mine, watch, history, collect, report, size, fleet or doctor' --json
   says "unknown command 'frob'" frob
   says 'show: too few arguments' show
   says 'set: too few arguments' set a.test

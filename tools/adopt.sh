@@ -57,7 +57,7 @@ leave() {
   run apt-get purge -qy "${added[@]}"
   run service apache2 restart
   left files "$(find /etc /usr /var /run -xdev -iname '*vhostlimit*' ! -path '/etc/netns/*' ! -path '*.deb' -newer "$before" 2>/dev/null)"
-  left processes "$(pgrep -l '^(vl-sampler|vhostlimit)' || :)"
+  left processes "$(pgrep -l '^(vl-|vhostlim)' || :)"
   left cgroups "$(find /sys/fs/cgroup -type d -path '*/vhostlimit/*' -newer "$before" 2>/dev/null)"
   remaining=$(diff "$before" <(etc_state) || :)
   left '/etc' "$(grep '^[<>]' <<<"$remaining")"

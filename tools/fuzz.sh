@@ -92,7 +92,7 @@ main() {
   on_exit remove_work
   : "${kept:=$work/corpus}"
   read -ra given < <(pkg-config --cflags apr-1 apr-util-1 jansson)
-  flags+=("${given[@]}")
+  flags+=("${given[@]}" '-DCTL_EXAMPLES=""')
   read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 jansson)
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
