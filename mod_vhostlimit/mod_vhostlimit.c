@@ -412,7 +412,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
-    vl_workers_post_config(main_server, kept->shm);
+    vl_workers_post_config(main_server, servers, kept->shm);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);

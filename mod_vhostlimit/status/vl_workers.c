@@ -13,7 +13,6 @@
 #include "base/vl_private.h"
 #include "config/vl_conf.h"
 #include "core/vl_shm.h"
-#include "status/vl_status_int.h"
 
 /* Messages of the MPMs, logged by the parent: MaxRequestWorkers is reached (event, worker,
  * prefork), or the scoreboard is full (event, event before 2.4.24, worker). */
@@ -31,12 +30,12 @@ static struct {
 } last;
 
 static const server_rec *main_server;
+static const apr_array_header_t *servers;
 static vl_shm_t *segment;
 static pid_t parent;
 
 static void find_site(void)
 {
-    const apr_array_header_t *servers = vl_status_sites();
     vl_account_snapshot_t snapshot;
     int i;
 
@@ -93,9 +92,10 @@ void vl_workers_json(vl_out_t *out)
                   last.running, last.all);
 }
 
-void vl_workers_post_config(const server_rec *s, vl_shm_t *shm)
+void vl_workers_post_config(const server_rec *s, const apr_array_header_t *sites, vl_shm_t *shm)
 {
     main_server = s;
+    servers = sites;
     segment = shm;
     parent = getpid();
 }

@@ -12,8 +12,8 @@
 #include "core/vl_shm.h"
 
 void vl_workers_register(void);
-/* Parent, after vl_status_post_config(). */
-void vl_workers_post_config(const server_rec *main_server, vl_shm_t *shm);
+/* Parent. sites: from vl_sites_servers(). */
+void vl_workers_post_config(const server_rec *main_server, const apr_array_header_t *sites, vl_shm_t *shm);
 /* Control thread: writes the last message and its site, or null. */
 void vl_workers_json(vl_out_t *out);
 
