@@ -105,8 +105,8 @@ load_both() { # <title> <path of a> <path of b> <cost of a> <cost of b> [<users 
   printf '# %-40s kernel %6d ms, charged 0.%03d of it; to a 0.%03d (used 0.%03d); pages %d %d\n' "$1" $((before / 1000)) "$all" "$part_a" "$expected" "$n_a" "$n_b" >&3
   at_least "$all" 800 "charged, permille of what the kernel counted"
   at_most "$all" 1200 "charged, permille of what the kernel counted"
-  at_least "$part_a" $((expected - 200)) "charged to site a, permille"
-  at_most "$part_a" $((expected + 200)) "charged to site a, permille"
+  at_least "$part_a" $((expected - 350)) "charged to site a, permille"
+  at_most "$part_a" $((expected + 350)) "charged to site a, permille"
 }
 
 two_pools() {

@@ -91,10 +91,10 @@ part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X
   local page=/cgi/echo.sh/x target list
   start_shared
   for target in "$page" /cgi/echo.sh/a%2Fb /cgi/%65cho.sh/x "http://a.test:$(httpd_port)$page"; do
-    at_most "$(part_of 20 "$target" 198.51.100.1 20 "$page" 192.0.2.%d)" 12 "% of the answers for $target"
+    at_most "$(part_of 20 "$target" 198.51.100.1 20 "$page" 192.0.2.%d)" 20 "% of the answers for $target"
   done
   for list in 'x, 198.51.100.1' 'unknown,198.51.100.1' '192.0.2.%d, 198.51.100.1'; do
-    at_most "$(part_of 20 "$page" "$list" 20 "$page" 192.0.2.%d)" 12 "% of the answers for X-Forwarded-For: $list"
+    at_most "$(part_of 20 "$page" "$list" 20 "$page" 192.0.2.%d)" 20 "% of the answers for X-Forwarded-For: $list"
   done
 }
 

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          || command.verb == VL_COMMAND_MODULES || command.verb == VL_COMMAND_PLANS
          || command.verb == VL_COMMAND_FIGURES
          || command.verb == VL_COMMAND_SAVEFILE || command.verb == VL_COMMAND_FLEET
-         || command.verb == VL_COMMAND_LEASE || command.vhost);
+         || command.verb == VL_COMMAND_LEASE || command.verb == VL_COMMAND_MINE || command.vhost);
     must(wrong || command.nleases <= VL_COMMAND_LEASES);
     must(!wrong || !*command.word || strlen(command.word) < VL_COMMAND_MAX);
     if (!wrong && command.vhost)
