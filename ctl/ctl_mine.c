@@ -50,8 +50,9 @@ static void print_site(const json_t *row, const ctl_vhost_t *vhost, const json_t
            json_is_true(json_object_get(row, "switched")) ? ", switched off by the owner" : "",
            json_is_true(json_object_get(row, "may_switch"))
            ? " (switch it with " CTL_PROGRAM " mine SITE sandbox=on|off)" : "");
-    json_array_foreach(json_object_get(made, "sentences"), i, sentence)
+    json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
         print_sentence(json_string_value(sentence));
+    }
 }
 
 /* Shows one site, and adds what explain says of it to the row. */

@@ -346,8 +346,9 @@ static void log_banner(server_rec *main_server, int accounts)
 static apr_uint32_t argument(const char *directive, apr_uint32_t otherwise)
 {
     const char *text = vl_conf_argument(directive);
+    long value = text ? strtol(text, NULL, 10) : 0;
 
-    return text && atoi(text) > 0 ? (apr_uint32_t)atoi(text) : otherwise;
+    return value > 0 ? (apr_uint32_t)value : otherwise;
 }
 
 /* The defaults are those of httpd 2.4 (DEFAULT_MIN_FREE_DAEMON of each MPM). */

@@ -28,7 +28,7 @@ need_clang_tidy() { need_program clang-tidy; }
   local apxs
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
   # shellcheck disable=SC2046  # words, one a line
-  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" "-I$TOP/ctl" -D_GNU_SOURCE $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
+  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" "-I$TOP/ctl" -D_GNU_SOURCE '-DCTL_EXAMPLES=""' $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
     $(! pkg-config --exists hiredis || pkg-config --cflags hiredis) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
     $(! pkg-config --exists libseccomp || { echo -DVL_LIBSECCOMP; pkg-config --cflags libseccomp; }) \

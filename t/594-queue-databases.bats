@@ -189,10 +189,12 @@ compare_kept() { # <title>
   is "$(web "$(url a '/sql.php?ms=1')")" asked
   VL_APPS_SECONDS=100 begin_load a 4 '/sql.php?ms=5'
   ab_a=$!
+  # shellcheck disable=SC2317  # wait_until calls it
   is_charged() { (($(charged a) > before + 200000)); }
   before=0
   wait_until 10 is_charged
   stop_app mariadb
+  # shellcheck disable=SC2030,SC2034  # check_log reads it
   LOG_MAY_SAY=php
   is "$(get b /)" 200
   run_mariadb
@@ -205,6 +207,7 @@ compare_kept() { # <title>
 @test "MariaDB: a server that does not let root in is named, and divided between the requests" {
   requires mariadb
   two_pools
+  # shellcheck disable=SC2031  # each test is a shell of its own
   export LOG_MAY_SAY=VL0080
   start_mariadb
   sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
@@ -214,6 +217,7 @@ compare_kept() { # <title>
   is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'does not let root in'* ]]; }
   wait_until 10 is_named
   error_log_has VL0080
+  # shellcheck disable=SC2317  # wait_until calls it
   is_charged() { (($(charged a) > 100000)); }
   wait_until 10 is_charged
   kill "$ab_a"

@@ -36,12 +36,14 @@ begin_silence() { # <port>
 }
 
 @test "a silent address of the store leaves the daemon time for the next one" {
+  # shellcheck disable=SC2030  # start_daemon reads it
   local FLEET_DAEMON=$BATS_TEST_TMPDIR/daemon
   printf '127.0.0.1 store.test\n127.0.0.2 store.test\n' >"$BATS_TEST_TMPDIR/hosts"
   # shellcheck disable=SC2016  # of the inner shell
   printf '#!/bin/sh\nexec unshare -m sh -c '\''mount --bind %s /etc/hosts && exec "$@"'\'' sh %s "$@"\n' \
     "$BATS_TEST_TMPDIR/hosts" "${VL_BUILD_DIR:-$TOP}/fleet/vhostlimit-fleet" >"$FLEET_DAEMON"
   chmod 755 "$FLEET_DAEMON"
+  # shellcheck disable=SC2317  # start_store calls it
   store() { redis-cli -h 127.0.0.2 -p "$(store_port)" "$@"; }
   begin_silence "$(store_port)"
   start_store --bind 127.0.0.2
@@ -187,6 +189,7 @@ uses_store() { [[ $(fleet_of "$1" '"\(.state) \(.store)"' 2>/dev/null) == "leasi
 
 @test "errors in the lines about TLS and sentinels are reported" {
   local conf=$BATS_TEST_TMPDIR/conf
+  # shellcheck disable=SC2031  # each test is a shell of its own
   check() { printf '%s\n' "$@" >"$conf"; try "$FLEET_DAEMON" -t -c "$conf"; }
   check 'sentinel shop 127.0.0.1:26379 [::1]:26379'
   is "$status $output" '0 Syntax OK'

@@ -107,6 +107,7 @@ static apr_status_t enter_accounts(apr_pool_t *ptemp, server_rec *main_server, v
                                    int may_disable)
 {
     apr_array_header_t *others = apr_array_make(ptemp, 16, sizeof(server_rec *));
+    apr_pool_t *pconf = main_server->process->pconf;
     apr_status_t rv, failed = APR_SUCCESS;
     server_rec *s;
     int i;
@@ -126,7 +127,7 @@ static apr_status_t enter_accounts(apr_pool_t *ptemp, server_rec *main_server, v
             disable_vhost(s, failed = rv);
     }
     if (failed != APR_SUCCESS)
-        vl_sites_list(main_server->process->pconf, main_server);
+        vl_sites_list(pconf, main_server);
     return APR_SUCCESS;
 }
 

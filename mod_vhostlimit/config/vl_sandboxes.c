@@ -355,7 +355,7 @@ static void put_connects(apr_pool_t *p, cell_t *cell, const apr_array_header_t *
             put_sockets(p, cell, roots, word);
         }
         else if (*word >= '0' && *word <= '9')
-            APR_ARRAY_PUSH(ports, int) = atoi(word);
+            APR_ARRAY_PUSH(ports, int) = (int)strtol(word, NULL, 10);
     }
 }
 
