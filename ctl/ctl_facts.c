@@ -358,7 +358,7 @@ static void gather_page(ctl_facts_t *facts)
     const char *argv[] = { NULL, "--page", "--timeout", "3", facts->page_url ? "--url" : NULL,
                            facts->page_url, NULL };
     size_t i;
-    int status;
+    int status = 0;
 
     for (i = 0; i < sizeof(programs) / sizeof(programs[0]) && !facts->page; i++) {
         argv[0] = programs[i];
