@@ -79,10 +79,10 @@ cost_of() { # <site> <path>
   echo $((($(server_us) - before) / $3))
 }
 
-# Sets all and part_a: what is charged to both sites of what the kernel counted, and to a of what it
-# has used, permille.
+# Compares what is charged to both sites with what the kernel counted (all), and the part of a with that
+# of what its pages use alone (part_a), permille.
 load_both() { # <title> <path of a> <path of b> <cost of a> <cost of b> [<users of a> [<users of b>]]
-  local before a b ab n_a n_b expected
+  local before a b ab n_a n_b expected all part_a
   time_passes 2000
   before=$(server_us)
   a=$(charged a)

@@ -97,7 +97,7 @@ static apr_uint32_t left_for_parked(const vl_shm_t *shm, apr_uint32_t c)
     return difference(vl_capacity_most(shm, c), vl_capacity_busy(shm, c));
 }
 
-/* ... with the growth that the MPM is capable of. */
+/* The same for left threads of child c. */
 static apr_uint32_t left_growing(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t left)
 {
     return with_growth(shm, left, shm->head->acceptor == c + 1 ? 1 : shm->children[c].threads);

@@ -181,7 +181,8 @@ void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us);
 /* Returns 1 if a request of the site has had to wait in the last second. */
 int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us);
 
-/* Records that a client has gone after it had waited for waited_us. */
+/* Records that a client has gone after it had waited for waited_us. Less than a second counts as
+ * nothing. */
 void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_us);
 /* Records that a client that had waited for waited_us was still there when its turn came. */
 void vl_clients_stayed(vl_inner_t *inner, apr_int64_t waited_us);

@@ -12,11 +12,6 @@
 /* Names the form in which the tests of this project run. */
 #define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
 
-/* A build with -DVL_DORMANT=0 is never dormant. */
-#ifndef VL_DORMANT
-#define VL_DORMANT 1
-#endif
-
 static vl_engage_t *state_of(const vl_shm_t *shm)
 {
     return &shm->head->engage;
@@ -230,7 +225,7 @@ void vl_engage_post_config(vl_shm_t *shm, int may_rest)
                                                                     : VL_FORM_ENGAGED;
     if (!state->since_us)
         state->since_us = vl_clock_us();
-    if (!may_rest || !VL_DORMANT || state->form == VL_FORM_ENGAGED) {
+    if (!may_rest || state->form == VL_FORM_ENGAGED) {
         state->why = VL_ENGAGED_ALWAYS;
         __atomic_store_n(&state->engaged, 1, __ATOMIC_RELEASE);
     }

@@ -33,9 +33,9 @@ typedef enum {
 
 vl_mysql_e vl_mysql_state(const vl_mysql_t *m);
 void vl_mysql_ask(vl_mysql_t *m);
-/* Reads what has come within this time. Returns the number of the answer's rows, in *ret_rows,
- * which are valid until the next call, or -1 if there is no answer yet. The own connection is
- * none of them; its thread is vl_mysql_own(), 0 if it is unknown. */
+/* Waits for the answer for timeout_ms at most. Sets *ret_rows to its rows, which are valid until the
+ * next call, and returns their number, or -1 if the answer is not complete yet. The rows do not
+ * include the module's own connection; vl_mysql_own() returns its thread, or 0 if it is unknown. */
 int vl_mysql_answer(vl_mysql_t *m, int timeout_ms, const vl_mysql_row_t **ret_rows);
 pid_t vl_mysql_own(const vl_mysql_t *m);
 
