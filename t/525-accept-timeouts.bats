@@ -220,6 +220,36 @@ END
   all_end
 }
 
+# Checks that the handshake ends after handshake=1, whether or not the rest of it trickles in.
+ends_handshakes() { # [<as start_httpd>]...
+  local hello
+  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=9' "$@" -x 'Timeout 10'
+  hello=$(client_hello s.test)
+  begin_handshake "${hello:0:80}" @700 "${hello:80:4}" @700 "${hello:84:4}" @700 "${hello:88:4}" @700 "${hello:92:4}"
+  begin_handshake "${hello:0:80}" @700 "${hello:80}"
+  begin_handshake "$hello"
+  all_end
+  like "$({ sleep 2; printf 'GET /page.html HTTP/1.0\r\nHost: s.test\r\n\r\n'; sleep 1; } | openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" 2>&1)" ' 200 ' "a request later than the handshake's limit"
+}
+begin_handshake() { # <step>...
+  { local start=${EPOCHREALTIME/./}
+    tls_packets "$@" >/dev/null
+    local tenths=$(((${EPOCHREALTIME/./} - start) / 100000))
+    at_least "$tenths" 9 "tenths of a second" && at_most "$tenths" $((30 * SLOWER)) "tenths of a second"
+  } 3>&- 4>&- & began+=("$!")
+}
+
+@test "TLS: handshake= limits the whole handshake, in a dormant server" {
+  requires openssl mod_ssl
+  ends_handshakes
+}
+
+@test "TLS: handshake= limits the whole handshake, in an engaged server" {
+  requires openssl mod_ssl
+  stay_engaged
+  ends_handshakes
+}
+
 @test "TLS: without handshake= Timeout applies" {
   requires openssl mod_ssl
   start_tls -l reqtimeout 'VhostLimit On' -x 'Timeout 2'

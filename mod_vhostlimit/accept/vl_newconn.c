@@ -77,6 +77,7 @@ static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     const vl_conf_t *conf = vl_conf_get(found->server);
 
+    newconn->head_us = newconn->head_since_us ? vl_clock_us() - newconn->head_since_us : 0;
     newconn->head_since_us = 0;
     newconn->head_bytes = newconn->head_counted = 0;
     newconn->http2 = found->http2;

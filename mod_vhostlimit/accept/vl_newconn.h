@@ -123,6 +123,7 @@ typedef struct vl_conninfo_t {
     vl_grant_t grant;             /* the worker that takes the slot clears grant.holds */
     int ready;                  /* the first request can be read at once */
     int http2;                  /* begins with the preface of HTTP/2 */
+    apr_int64_t hello_us;       /* how long its head or ClientHello took to arrive */
     vl_newconn_t *newconn;      /* NULL: a worker has begun with the connection */
 } vl_conninfo_t;
 

@@ -128,6 +128,7 @@ apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
     if (newconn->was_queued)
         conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
     conninfo->http2 = newconn->http2;
+    conninfo->hello_us = newconn->head_us;
     vl_waiters_lock();
     conninfo->newconn = newconn;
     newconn->conninfo = conninfo;

@@ -90,6 +90,7 @@ struct vl_newconn_t {
     int ready;                      /* the first request can be read at once */
     int http2;                      /* begins with the preface of HTTP/2 */
     apr_int64_t head_since_us;      /* when its head began to arrive; 0: not yet */
+    apr_int64_t head_us;            /* how long that took */
     apr_size_t head_bytes;          /* of an incomplete head, so far ... */
     apr_size_t head_counted;        /* ... and those that MinRate counts */
     apr_int64_t queued_since_us;    /* when it was queued in another child; 0: it was not */

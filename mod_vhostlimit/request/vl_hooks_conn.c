@@ -20,6 +20,7 @@
 #include "accept/vl_accept.h"
 #include "accept/vl_listener.h"
 #include "base/vl_client.h"
+#include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "core/vl_engage.h"
 #include "request/vl_hooks_net.h"
@@ -28,7 +29,7 @@
 /* The media type of server-sent events. */
 #define EVENTS "text/event-stream"
 
-static ap_filter_rec_t *end_filter_handle, *late_filter_handle;
+static ap_filter_rec_t *end_filter_handle, *late_filter_handle, *hello_filter_handle;
 
 /* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
@@ -297,15 +298,51 @@ static int pre_connection(conn_rec *c, void *csd)
     return OK;
 }
 
-/* The hook of mod_reqtimeout runs after this module's (vl_hooks_conn_register()), so after the handshake.
- * The acceptor applies its limit to connections that it accepts. For others it limits each read. */
+/* Limits a TLS handshake (RequestReadTimeout handshake=). The hook of mod_reqtimeout runs after this
+ * module's (vl_hooks_conn_register()), so after the handshake. */
+typedef struct vl_hello_t {
+    const server_rec *server;
+    apr_int64_t began_us;
+    apr_size_t bytes;
+} vl_hello_t;
+
+/* Connection input filter below mod_ssl. */
+static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode,
+                                 apr_read_type_e block, apr_off_t readbytes)
+{
+    vl_hello_t *hello = f->ctx;
+    apr_socket_t *socket = ap_get_conn_socket(f->c);
+    apr_int64_t now_us = vl_clock_us();
+    apr_int64_t left_us = vl_headtime_deadline(hello->server, 1, hello->began_us, now_us, hello->bytes)
+                          - now_us;
+    apr_interval_time_t timeout_us;
+    apr_off_t bytes = 0;
+    apr_status_t rv = APR_TIMEUP;
+
+    apr_socket_timeout_get(socket, &timeout_us);
+    if (left_us > 0) {
+        apr_socket_timeout_set(socket, left_us < timeout_us ? left_us : timeout_us);
+        rv = ap_get_brigade(f->next, bb, mode, block, readbytes);
+        apr_socket_timeout_set(socket, timeout_us);
+    }
+    if (APR_STATUS_IS_TIMEUP(rv))
+        apr_table_setn(f->c->notes, "short-lingering-close", "1");
+    else if (rv == APR_SUCCESS && mode != AP_MODE_SPECULATIVE
+             && apr_brigade_length(bb, 0, &bytes) == APR_SUCCESS && bytes > 0)
+        hello->bytes += (apr_size_t)bytes;
+    return rv;
+}
+
 static void limit_handshake(conn_rec *c, conn_t *conn)
 {
-    apr_int64_t us = vl_conf_get(c->base_server)->head_time.handshake.initial_us;
+    vl_hello_t *hello;
 
-    conn->limits_handshake = conn->is_accepted && us && us < c->base_server->timeout;
-    if (conn->limits_handshake)
-        apr_socket_timeout_set(ap_get_conn_socket(c), us);
+    if (!vl_conf_get(c->base_server)->head_time.handshake.initial_us || is_cleartext(c, conn))
+        return;
+    hello = apr_pcalloc(c->pool, sizeof(*hello));
+    hello->server = c->base_server;
+    hello->began_us = vl_clock_us() - (conn->conninfo ? conn->conninfo->hello_us : 0);
+    conn->hello_filter = ap_add_input_filter_handle(hello_filter_handle, hello, NULL, c);
 }
 
 /* process_connection hook, before the TLS handshake. A connection that the MPM has accepted
@@ -400,9 +437,9 @@ static int process_connection(conn_rec *c)
 
     if (!conn || c->master)
         return DECLINED;
-    if (conn->limits_handshake)
-        apr_socket_timeout_set(ap_get_conn_socket(c), c->base_server->timeout);
-    conn->limits_handshake = 0;
+    if (conn->hello_filter)
+        ap_remove_input_filter(conn->hello_filter);
+    conn->hello_filter = NULL;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
         vl_handshake_end(&conn->handshake);
@@ -447,6 +484,8 @@ void vl_hooks_conn_register(void)
     /* Directly above mod_reqtimeout, which does not wait in a non-blocking read. */
     late_filter_handle = ap_register_input_filter("VHOSTLIMIT_LATE", filter_late, NULL,
                                                   AP_FTYPE_CONNECTION + 7);
+    hello_filter_handle = ap_register_input_filter("VHOSTLIMIT_HANDSHAKE", filter_hello, NULL,
+                                                   AP_FTYPE_CONNECTION + 8);
     vl_handshake_register();
     vl_hooks_net_register();
     /* Before any request of the connection exists, so that the request's filters are

@@ -95,7 +95,7 @@ typedef struct conn_t {
     int must_wait;              /* its request is the first one since then: it is not refused because
                                  * the server became engaged */
     int is_http2;               /* without TLS, and the acceptor has not seen it */
-    int limits_handshake;       /* its socket has a timeout for the handshake */
+    ap_filter_t *hello_filter;  /* limits its TLS handshake; NULL: nothing does */
     int is_processed;           /* the MPM has run its hooks before */
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
