@@ -115,6 +115,11 @@ apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
     return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
 }
 
+apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].served_us, __ATOMIC_RELAXED);
+}
+
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
 {
     apr_size_t i;

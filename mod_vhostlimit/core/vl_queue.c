@@ -10,6 +10,8 @@
 /* ... until the sum of all others is this many times the slots, or as many times as there are
  * active flows. */
 #define EXCESS_MOST 4
+/* A flow that is owed CPU time may have this many times the slots. */
+#define OWED_MOST 4
 
 /* A flow is in the heap if and only if it has a waiting request, runs less than its
  * concurrency and has credit under its cap. The heap is ordered by virtual time, then by
@@ -196,6 +198,7 @@ static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
 static void charge(vl_flow_t *f, apr_uint64_t us)
 {
     f->vt += virtual_of(f, us);
+    f->served_us += (apr_int64_t)us;
     if (cap_of(f))
         f->credit_us -= (apr_int64_t)us;
 }
@@ -211,6 +214,7 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
     apr_uint64_t least = q->head->vt - virtual_of(f, VL_REFUND_US);
     apr_int64_t most = vt_after(f->vt, least);
 
+    f->served_us -= (apr_int64_t)us;
     if (most > 0)
         f->vt -= too_much < (apr_uint64_t)most ? too_much : (apr_uint64_t)most;
     if (!cap_of(f))
@@ -361,12 +365,29 @@ static int sleeps(const vl_queue_t *q, apr_uint32_t flow)
     return q->head->by_duty && duty_of(q, &q->flows[flow]) <= VL_DUTY_SLEEPS;
 }
 
+/* Returns 1 if the flow has had less CPU time for its weight than others. What its own running
+ * requests will cost counts as used. The heaviest flow's requests are charged while they run. */
+static int is_owed(const vl_queue_t *q, apr_uint32_t flow)
+{
+    const vl_queue_head_t *head = q->head;
+    const vl_flow_t *f = &q->flows[flow];
+    apr_uint64_t vt = head->vt;
+
+    if (head->heaviest && head->heaviest != flow + 1
+        && vt_after(q->flows[head->heaviest - 1].vt, vt) > 0)
+        vt = q->flows[head->heaviest - 1].vt;
+    return head->by_duty && f->load < (apr_uint64_t)head->slots * 1000 * OWED_MOST
+           && vt_after(vt, f->vt) > (apr_int64_t)virtual_of(f, VL_OWED_US + f->estimate_us);
+}
+
 int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first)
 {
     const vl_queue_head_t *head = q->head;
     const vl_flow_t *f = &q->flows[flow];
     apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, load = f->load + duty_of(q, f);
 
+    if (is_first && is_owed(q, flow))
+        return 1;
     if (is_first && sleeps(q, flow))
         return load * 5 <= slots * 4;
     return head->heaviest && head->heaviest != flow + 1 && sleeps(q, head->heaviest - 1)

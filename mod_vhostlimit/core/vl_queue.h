@@ -33,6 +33,7 @@ typedef struct vl_flow_t {
     apr_uint64_t vt;            /* start tag of its next request */
     vl_limits_t limits;         /* of which weight, concurrency and cpu matter here */
     vl_part_t part;             /* leased by vhostlimit-fleet */
+    apr_int64_t served_us;      /* the sum of all that it was charged */
     apr_int64_t credit_us;      /* left under the cap; below 0: debt */
     apr_int64_t waiting_since_us;   /* when the first of its waiting requests arrived */
     apr_uint64_t backlog_us;    /* time in which a request waited, until then */
@@ -120,6 +121,7 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
 /* Requests of a flow sleep for part of their time if its duty is at most this, permille. What
  * they hold of a slot is an average: at this moment all may be asleep, or none. */
 #define VL_DUTY_SLEEPS 600
+#define VL_OWED_US 20000
 /* Returns 1 if the flow may begin a request though others hold the slots. is_first: no other
  * flow is due before it.
  *   - The heaviest flow's requests sleep, and this flow's load is within its weight's part of

@@ -9,6 +9,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
+#include "core/vl_capacity.h"
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
@@ -30,6 +31,7 @@
 #define LOOKS_AVERAGE 128
 #define STREAK 16
 #define CHARGE_US 100000
+#define AVERAGE_US 500000
 /* A call is forgotten if it was not seen for this long. */
 #define CALL_US (1 * APR_USEC_PER_SEC)
 /* While connections of this machine are queued, a round comes this soon. Each round that finds
@@ -60,6 +62,8 @@ typedef struct account_t {
     apr_uint32_t duty;              /* average ... */
     apr_uint32_t known;             /* ... of this many looks */
     int streak;                     /* of looks that found all awake, < 0: all asleep */
+    apr_int64_t served_us, served_at_us;    /* charged in all, and when that was read */
+    apr_uint32_t cpu;               /* average part of a processor that each request has, permille */
 } account_t;
 
 typedef struct entry_t {
@@ -250,6 +254,38 @@ static void count_streak(account_t *account, apr_uint32_t now)
         account->streak = is_awake ? looks : is_asleep ? -looks : 0;
 }
 
+/* Averages, over the last AVERAGE_US, the part of a processor that each of n requests has. */
+static void count_served(sampler_t *s, apr_uint32_t number, account_t *account, apr_uint64_t n)
+{
+    apr_int64_t served_us = vl_duty_served_us(s->shm, number), now;
+    apr_int64_t passed_us = s->now_us - account->served_at_us;
+
+    if (account->served_at_us && passed_us > 0 && n) {
+        now = (served_us - account->served_us) * 1000 / passed_us / (apr_int64_t)n;
+        now = now < 0 ? 0 : now > 1000 ? 1000 : now;
+        if (passed_us > AVERAGE_US)
+            passed_us = AVERAGE_US;
+        account->cpu = (apr_uint32_t)((account->cpu * (AVERAGE_US - passed_us) + now * passed_us)
+                                      / AVERAGE_US);
+    }
+    account->served_us = served_us;
+    account->served_at_us = s->now_us;
+}
+
+/* Returns the duty that requests have which were seen awake for this part of their time. On a
+ * crowded processor they are awake for long without having it, and a limit of what is awake would
+ * let fewer of them run than can use their share. So what counts is how long they would be awake
+ * if VL_AUTO_PER_CPU requests shared the processor. */
+static apr_uint32_t settled(const account_t *account)
+{
+    apr_uint64_t awake = (apr_uint64_t)account->cpu * VL_AUTO_PER_CPU, asleep = 1000 - account->duty;
+    apr_uint64_t duty = awake + asleep ? awake * 1000 / (awake + asleep) : 1000;
+
+    if (duty > account->duty)
+        duty = account->duty;
+    return duty > VL_DUTY_MIN ? (apr_uint32_t)duty : VL_DUTY_MIN;
+}
+
 /* Computes the account's duty from this round. A request that holds a slot and has no entry
  * yet waits for a thread or for its connection to be taken up, so it wants a processor. */
 static void average(sampler_t *s, apr_uint32_t number, account_t *account)
@@ -264,6 +300,7 @@ static void average(sampler_t *s, apr_uint32_t number, account_t *account)
     runs = (apr_uint64_t)account->runs * account->tasks / account->looks
            + (all - account->tasks) * 1000;
     now = runs / all;
+    count_served(s, number, account, all);
     count_streak(account, (apr_uint32_t)now);
     if (abs(account->streak) >= STREAK && account->known > account->looks)
         account->known = account->looks;
@@ -272,8 +309,6 @@ static void average(sampler_t *s, apr_uint32_t number, account_t *account)
         account->known = account->looks < LOOKS_AVERAGE ? LOOKS_AVERAGE : account->looks;
     account->duty = (apr_uint32_t)((account->duty * (apr_uint64_t)(account->known - account->looks)
                                     + now * account->looks) / account->known);
-    if (account->duty < VL_DUTY_MIN)
-        account->duty = VL_DUTY_MIN;
 }
 
 static void publish(sampler_t *s)
@@ -289,14 +324,14 @@ static void publish(sampler_t *s)
 
         average(s, s->active[i], account);
         s->duties[n] = duty;
-        s->duties[n++].duty = account->duty;
-        sum += (apr_uint64_t)account->duty * account->tasks;
+        s->duties[n].duty = settled(account);
+        sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
     }
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], account->duty, 0, 0, 0 };
+        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0 };
 
         if (account->round != s->round)
             s->duties[n++] = duty;
