@@ -121,7 +121,9 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
 /* Requests of a flow sleep for part of their time if its duty is at most this, permille. What
  * they hold of a slot is an average: at this moment all may be asleep, or none. */
 #define VL_DUTY_SLEEPS 600
-#define VL_OWED_US 20000
+/* A flow is owed CPU time if it is this far behind. Back ends are charged ten times a second, so less
+ * may be time that was not charged yet. */
+#define VL_OWED_US 150000
 /* Returns 1 if the flow may begin a request though others hold the slots. is_first: no other
  * flow is due before it.
  *   - The heaviest flow's requests sleep, and this flow's load is within its weight's part of
