@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_capacity.h"
+#include "core/vl_admit.h"
 #include "core/vl_segment.h"
 
 /* Children to wake after the lock is released, because write() is a system call. */
@@ -94,7 +94,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         const cell_t *cell = vl_segment_cell(shm, next.child = nth_child(shm, i), account);
 
         left -= cell->waiting;
-        if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
+        if (!cell->waiting || !vl_admit_thread(shm, next.child, account, 0))
             continue;
         next.tags = earliest_tags(shm, next.child, account, cell);
         next.since_us = __atomic_load_n(&cell->first.since_us, __ATOMIC_RELAXED)
@@ -115,7 +115,7 @@ static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (!vl_capacity_may_take_slot(choice->shm, account, !choice->is_passed_over)) {
+    if (!vl_admit_slot(&choice->shm->queue, account, !choice->is_passed_over)) {
         choice->is_passed_over = 1;
         return 0;
     }
@@ -236,7 +236,7 @@ static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    result = vl_capacity_left(shm, c) > 0;
+    result = vl_admit_left(shm, c) > 0;
     vl_segment_unlock(shm);
     return result;
 }

@@ -191,9 +191,9 @@ static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
 static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_flow_t *flow = &shm->queue.flows[account];
-    apr_uint64_t little = (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / flow->limits.weight;
+    apr_int64_t little = vl_fair_advance(VL_REFUND_US, flow->limits.weight);
 
-    return flow->vt <= shm->queue.head->vt + little
+    return vl_fair_after(flow->fair.tag, shm->queue.head->vtime) <= little
            && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
 }
 

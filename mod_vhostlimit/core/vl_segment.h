@@ -41,11 +41,7 @@
  * waiting only leads to one unused grant. No function on the request path makes a system
  * call while it holds the lock.
  *
- * The files of the core, from the bottom up; each calls only those before it. Without the
- * segment: vl_admit, vl_queue, vl_override, vl_clients, vl_known, vl_wait. With the
- * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_duty, vl_engage, vl_slot,
- * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_waiters. vl_limited calls vl_segment
- * only. */
+ * README.md has the files of the core in five rooms. */
 
 #include <pthread.h>
 
@@ -105,7 +101,7 @@ typedef struct cell_t {
     apr_uint32_t thread_waiters;    /* in this child; atomic, written only by the child */
     apr_uint32_t parked;            /* queued connections that are parked in the MPM;
                                      * atomic, written only by the child */
-    apr_uint32_t occupied;          /* threads used without a slot (vl_thread.h) */
+    apr_uint32_t occupied;          /* threads used without a slot (vl_slot.h) */
     apr_uint32_t streams;           /* slots held that use no thread of the MPM */
     vl_first_t first;               /* the first waiter */
 } cell_t;
@@ -126,7 +122,7 @@ typedef struct child_t {
     apr_uint32_t occupied;
     apr_uint32_t streams;
     apr_uint32_t ended;             /* requests ended since it attached; wraps */
-    apr_uint32_t calls;             /* slots held for calls (vl_slot_call()) */
+    apr_uint32_t calls;             /* slots held for calls (VL_ASK_CALL) */
     apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
     apr_uint32_t listed;            /* listed requests with a thread, and ... */
     apr_uint32_t accepted;          /* ... connections without a request yet (vl_engage.h) */
@@ -160,7 +156,6 @@ typedef struct head_t {
     apr_uint32_t reader;            /* child that gives credit and reads kills */
     apr_int64_t read_at;            /* when it last did, us */
     apr_uint32_t calls;             /* the sum of the children's */
-    int auto_on;                    /* 1: VhostLimitSlots auto */
     vl_engage_t engage;             /* see vl_engage.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */

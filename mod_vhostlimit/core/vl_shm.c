@@ -56,11 +56,12 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
                           apr_size_t children)
 {
     apr_size_t offset = 0, accounts = sites + hosts;
+    void *heap;
 
     shm->head = carve(base, &offset, sizeof(head_t));
     shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
     shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
-    shm->queue.heap = carve(base, &offset, sizeof(apr_uint32_t) * accounts);
+    heap = carve(base, &offset, sizeof(vl_fair_t *) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
     shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
@@ -75,6 +76,10 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->host = carve(base, &offset, sizeof(vl_host_t) * hosts);
     shm->host_buckets = carve(base, &offset, sizeof(apr_uint32_t) * buckets_for(hosts));
     shm->host_seen = carve(base, &offset, hosts ? sizeof(apr_uint64_t) * HOSTS_SEEN : 0);
+    if (base) {
+        shm->queue.head = &shm->head->queue;
+        shm->queue.head->heap.at = heap;
+    }
     return offset;
 }
 
@@ -89,7 +94,6 @@ static apr_uint32_t count_processors(void)
 static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                    apr_uint32_t children)
 {
-    shm->queue.head = &shm->head->queue;
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(shm->pool);
     shm->head->capacity = sites + hosts;

@@ -2,19 +2,12 @@
 #include "core/vl_slot.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
-/* Connections with a lease may run this many times as many requests as there are slots.
- * Below that none of their requests is queued, which costs more than the request of a static
- * page. docs/design/007-leases.md has the measurements. */
-#define OVERRUN 2
-
-static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
+static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    int stream = (flags & VL_SLOT_NO_THREAD) != 0;
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
 
@@ -142,14 +135,6 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return vl_capacity_may_take_slot(shm, account, 1)
-           && !vl_segment_cell(shm, shm->self, account)->deferred
-           && vl_capacity_may_accept(shm, shm->self, account)
-           && vl_queue_may_begin_now(&shm->queue, account);
-}
-
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket)
 {
@@ -157,7 +142,7 @@ apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (may_take_now(shm, account)) {
+    if (vl_admit(shm, account, VL_ASK_NEW) == VL_ADMITTED) {
         take_slot_locked(shm, account, 0, ret_ticket);
         vl_segment_unlock(shm);
         return APR_SUCCESS;
@@ -337,79 +322,25 @@ int vl_slot_granted(const vl_shm_t *shm)
                                   __ATOMIC_RELAXED) > 0);
 }
 
-apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
-                         vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (may_take_now(shm, account))
-        take_slot_locked(shm, account, 0, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-apr_status_t vl_slot_error_page(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (!shm->queue.head->heap_len && vl_queue_free(&shm->queue))
-        take_slot_locked(shm, account, 0, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-/* Returns 1 if others wait, and as many requests run as connections with a lease may add
- * up to. */
-static int is_overrun(const vl_shm_t *shm, unsigned flags)
-{
-    const vl_queue_head_t *q = shm->queue.head;
-
-    if (flags & VL_SLOT_CANNOT_WAIT)
-        return 0;
-    return q->heap_len && q->load / (OVERRUN * 1000) >= q->slots;
-}
-
-apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
+apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
                               vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (vl_queue_is_within_bounds(&shm->queue, account) && !is_overrun(shm, flags))
-        take_slot_locked(shm, account, flags, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-    head_t *head = shm->head;
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (head->calls < head->queue.running - head->calls) {
-        take_slot_locked(shm, account, 0, ret_ticket);
+    if (vl_admit(shm, account, ask) != VL_ADMITTED) {
+        vl_segment_unlock(shm);
+        return APR_EAGAIN;
+    }
+    take_slot_locked(shm, account, stream, ret_ticket);
+    if (ask == VL_ASK_CALL) {
         ret_ticket->call = 1;
         shm->children[shm->self].calls++;
-        head->calls++;
-    }
-    else {
-        rv = APR_EAGAIN;
+        shm->head->calls++;
     }
     vl_segment_unlock(shm);
-    return rv;
+    return APR_SUCCESS;
 }
 
 apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
@@ -450,7 +381,7 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
     else if (waits || (limits->queue
-                       && (!vl_queue_free(&shm->queue) || q->heap_len)))
+                       && (!vl_queue_free(&shm->queue) || q->heap.length)))
         a->metrics.would_queue++;
     return decision;
 }
@@ -620,14 +551,161 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
     vl_segment_unlock(shm);
 }
 
+/* --- threads without a slot ------------------------------------------------ */
+
+static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_segment_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->children[shm->self].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
+void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, 1);
+    vl_segment_unlock(shm);
+}
+
+/* Returns 1 if requests of the account may be queued. The capacity threshold applies only
+ * to such accounts, because a queue limit of 0 says that nothing waits. */
+static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+
+    return limits->mode == VL_MODE_ON && limits->queue;
+}
+
+apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    occupy_locked(shm, account, 1);
+    if (is_limited(shm, account)
+        && vl_admit_is_exceeded(shm, account)) {
+        occupy_locked(shm, account, -1);
+        rv = APR_EAGAIN;
+    }
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, -1);
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    ticket->stream = 1;
+    vl_segment_cell(shm, shm->self, ticket->account)->streams++;
+    shm->children[shm->self].streams++;
+    vl_segment_unlock(shm);
+}
+
+void vl_slot_thread_waiters(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->thread_waiters, n,
+                         __ATOMIC_RELAXED);
+}
+
+void vl_slot_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->parked, n,
+                         __ATOMIC_RELAXED);
+}
+
+static apr_uint32_t load(const apr_uint32_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static apr_uint32_t count_alive(const vl_shm_t *shm)
+{
+    apr_uint32_t c, alive = 0;
+
+    for (c = 0; c < load(&shm->head->columns); c++)
+        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
+    return alive;
+}
+
+int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
+{
+    int may_grow;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 1;
+    occupy_locked(shm, account, 1);
+    may_grow = !shm->head->acceptor || !is_limited(shm, account)
+               || vl_admit_process(shm, account);
+    vl_segment_unlock(shm);
+    return may_grow || count_alive(shm) < max;
+}
+
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    return !load(&shm->head->asking)
+           && (count_alive(shm) >= max || vl_slot_contended(shm));
+}
+
+int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    if (load(&shm->head->acceptor))
+        return are_processes_short(shm, max);
+    if (!vl_slot_contended(shm))
+        return 0;
+    child = &shm->children[shm->self];
+    return (load(&child->running) - load(&child->streams)
+            + load(&child->occupied) + 1) * 5
+           >= (load(&child->threads) - 1) * 4;
+}
+
+int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = vl_admit_is_exceeded(shm, account);
+    vl_segment_unlock(shm);
+    return result;
+}
+
+int vl_slot_only_in_mpm(vl_shm_t *shm)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = shm->children[shm->self].state != CHILD_ACCEPTING
+             || vl_admit_busy(shm, shm->self)
+                > vl_admit_most(shm, shm->self);
+    vl_segment_unlock(shm);
+    return result;
+}
+
 /* --- settings ------------------------------------------------------------- */
 
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    shm->head->queue.slots = slots ? slots : vl_capacity_auto(shm);
-    shm->head->auto_on = shm->head->queue.by_duty = !slots;
+    shm->head->queue.slots = slots ? slots : shm->head->processors * VL_AUTO_PER_CPU;
+    shm->head->queue.by_duty = !slots;
     vl_dispatch_and_unlock(shm);
 }
 
@@ -656,7 +734,7 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 
 int vl_slot_is_auto(const vl_shm_t *shm)
 {
-    return __atomic_load_n(&shm->head->auto_on, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->head->queue.by_duty, __ATOMIC_RELAXED);
 }
 
 apr_uint64_t vl_slot_held(const vl_shm_t *shm)

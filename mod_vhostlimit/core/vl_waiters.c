@@ -13,7 +13,7 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_hosts.h"
 #include "core/vl_inside.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
  * gives credit to its capped account. In other children it checks for grants, because the
@@ -199,13 +199,13 @@ int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 void vl_waiters_count_parked_locked(apr_uint32_t account, int by)
 {
     park.parked[account] += (apr_uint32_t)by;
-    vl_thread_parked(park.shm, account, park.parked[account]);
+    vl_slot_parked(park.shm, account, park.parked[account]);
 }
 
 void vl_waiters_count_with_thread_locked(apr_uint32_t account, int by)
 {
     park.thread_waiters[account] += (apr_uint32_t)by;
-    vl_thread_waiting(park.shm, account, park.thread_waiters[account]);
+    vl_slot_thread_waiters(park.shm, account, park.thread_waiters[account]);
 }
 
 void vl_waiters_put_back_locked(vl_waiter_t *waiter)
@@ -259,7 +259,7 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
     apr_int64_t now_us = vl_clock_us();
     vl_waiter_t *waiter;
 
-    if (vl_thread_only_in_mpm(park.shm)) {
+    if (vl_slot_only_in_mpm(park.shm)) {
         waiter = vl_wait_first_in_mpm(park.waiters, account);
         if (waiter)
             vl_wait_remove(park.waiters, waiter);
@@ -330,7 +330,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         tw->grant.ticket = *ticket;
     if (ticket && tw->stream)
-        vl_thread_is_stream(park.shm, &tw->grant.ticket);
+        vl_slot_is_stream(park.shm, &tw->grant.ticket);
     tw->grant.refused = refused;
     pthread_cond_signal(&tw->wakeup);
 }

@@ -9,7 +9,7 @@
 #include "accept/vl_child.h"
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 struct vl_handshake_t {
     vl_grant_t *grant;
@@ -44,7 +44,7 @@ static void release_slot(vl_handshake_t *handshake)
         return;
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
-    vl_thread_occupy(vl_child.shm, handshake->account);
+    vl_slot_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
     cost.client = &handshake->client;
     vl_waiters_end(&handshake->grant->ticket, &cost);

@@ -382,7 +382,7 @@ static int admit_error_page(request_rec *r, req_t *req)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
 
-    if (vl_slot_error_page(vl_child.shm, req->account, &req->admission.ticket) != APR_SUCCESS)
+    if (vl_slot_ask(vl_child.shm, req->account, VL_ASK_ERROR_PAGE, 0, &req->admission.ticket) != APR_SUCCESS)
         return conf->status_code;
     req->is_error_page = req->admission.entered = 1;
     vl_request_begin(req, conf);

@@ -6,7 +6,7 @@
 
 #include "segment.h"
 #include "core/vl_inside.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 #define CHILDREN 48
 
@@ -368,21 +368,21 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
-    vl_thread_waiting(&one, a, 1);
+    vl_slot_thread_waiters(&one, a, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
-       && vl_thread_only_in_mpm(&one),
+       && vl_slot_only_in_mpm(&one),
        "a paused child is granted as many slots as it has thread waiters");
-    vl_thread_waiting(&one, a, 0);
+    vl_slot_thread_waiters(&one, a, 0);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "a paused child is granted no more");
     vl_shm_child_pause(&one, 0);
-    ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "it is granted slots when it resumes");
+    ok(drain(&one) == 1 && !vl_slot_only_in_mpm(&one), "it is granted slots when it resumes");
     for (i = 0; i < 3; i++)
-        vl_thread_occupy(&one, a);
+        vl_slot_occupy(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
-    vl_thread_free(&one, a);
+    vl_slot_unoccupy(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "it has capacity when a connection has ended");
 }
 
@@ -459,7 +459,7 @@ static void dead_children_leave_nothing(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
-    vl_slot_call(&one, a, &call);
+    vl_slot_ask(&one, a, VL_ASK_CALL, 0, &call);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
@@ -564,10 +564,10 @@ static void stress(vl_shm_t *shm)
             vl_slot_unwait(shm, a);
             break;
         case 8:
-            n += n < 8 && (rand() % 2 ? vl_slot_try(shm, a, &held[n])
+            n += n < 8 && (rand() % 2 ? vl_slot_ask(shm, a, VL_ASK_NEW, 0, &held[n])
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
-            n += n < 60 && vl_slot_call(shm, a, &held[n]) == APR_SUCCESS;
+            n += n < 60 && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &held[n]) == APR_SUCCESS;
             vl_shm_child_pause(shm, rand() % 8 == 0);
             break;
         }
