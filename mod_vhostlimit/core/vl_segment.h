@@ -6,7 +6,7 @@
  * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity | inner x capacity | clients | known
+ *   | child x children | cell x children x capacity | inner x capacity | clients
  *   | sampler | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
  *
@@ -52,7 +52,7 @@
 #include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
-#include "core/vl_known.h"
+#include "core/vl_inside.h"
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
@@ -70,7 +70,7 @@ typedef struct account_t {
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
     int is_unconfined;              /* its owner has switched its sandbox off; atomic */
-    int has_classes;                /* its shares are configured (vl_clients_configure()) */
+    int has_classes;                /* its shares are configured (vl_inside_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;
@@ -179,7 +179,6 @@ struct vl_shm_t {
     cell_t *cells;
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
-    vl_known_t *known;
     vl_sampler_state_t *sampler; /* see vl_duty.h */
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
@@ -236,6 +235,13 @@ static inline vl_waiting_t *vl_segment_waiting(const vl_shm_t *shm, apr_uint32_t
                                                apr_uint32_t account)
 {
     return &shm->waiting[(apr_size_t)child * shm->head->capacity + account];
+}
+
+/* See vl_hosts_identity(). */
+static inline apr_uint32_t vl_segment_identity(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return account < shm->head->sites ? account
+           : __atomic_load_n(&shm->host[account - shm->head->sites].serial, __ATOMIC_RELAXED);
 }
 
 /* Returns the current limits of the account. vl_queue_limit() changes them. */

@@ -47,7 +47,7 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
-    /* The child calls vl_slot_first() when it has queued the waiter. */
+    /* The child tells the rest when it has queued the waiter (vl_inside.h). */
     if (!cell->waiting)
         __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
@@ -135,7 +135,7 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
@@ -261,52 +261,6 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     else
         vl_segment_unlock(shm);
     return APR_SUCCESS;
-}
-
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
-{
-    vl_first_t *to;
-
-    if (shm->self == NO_CHILD)
-        return;
-    to = &vl_segment_cell(shm, shm->self, account)->first;
-    __atomic_store_n(&to->key, first->key, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->joined, first->joined, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->tag, first->tag, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->class_no, first->class_no, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->band, first->band, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
-}
-
-void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us, apr_uint32_t requests)
-{
-    vl_inner_t *inner = &shm->inner[account];
-    apr_int64_t now_us;
-
-    if (!__atomic_load_n(&inner->backlog_us, __ATOMIC_RELAXED))
-        return;
-    now_us = vl_clock_us();
-    if (vl_slot_queued(shm, account))
-        vl_clients_backlog(inner, now_us);
-    vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us, requests,
-                      now_us);
-}
-
-static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
-{
-    if (ticket->client_us)
-        vl_clients_refund(shm->clients, &shm->inner[ticket->account], &ticket->client,
-                          ticket->client_us);
-}
-
-/* Returns 1 if the request turned out to be from another client, or of another class, than it
- * waited as. Both are charged, or waiting under another name would be free. */
-static int waited_as_another(const vl_ticket_t *ticket, const vl_client_id_t *client)
-{
-    return ticket->client_us
-           && (ticket->client.key != client->key || ticket->client.class_no != client->class_no
-               || ticket->client.band != client->band);
 }
 
 int vl_slot_contended(const vl_shm_t *shm)
@@ -463,7 +417,7 @@ void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
 {
-    vl_clients_gone(&shm->inner[account], waited_us, vl_clock_us());
+    vl_inside_gone(&shm->inner[account], waited_us);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
@@ -522,17 +476,13 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     else
         vl_slot_cancel_locked(shm, ticket);
     /* Before the next grant, whose order depends on it. */
-    refund_client(shm, ticket);
-    if (cost && cost->client && !ticket->caller)
-        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged, 1);
-    if (cost && cost->client && !ticket->caller && waited_as_another(ticket, cost->client))
-        vl_slot_charge_client(shm, ticket->account, &ticket->client, *ret_charged, 0);
+    vl_inside_end(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    refund_client(shm, ticket);
+    vl_inside_end(shm, ticket, NULL, 0);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);
@@ -611,18 +561,21 @@ void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
     vl_segment_unlock(shm);
 }
 
-void vl_slot_thread_waiters(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+/* Only this child changes these counts. */
+static void count_here(vl_shm_t *shm, apr_uint32_t *count, int by)
 {
     if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->thread_waiters, n,
-                         __ATOMIC_RELAXED);
+        __atomic_store_n(count, *count + (apr_uint32_t)by, __ATOMIC_RELAXED);
 }
 
-void vl_slot_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->parked, n,
-                         __ATOMIC_RELAXED);
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->thread_waiters, by);
+}
+
+void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->parked, by);
 }
 
 static apr_uint32_t load(const apr_uint32_t *count)

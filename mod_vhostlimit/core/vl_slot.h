@@ -38,7 +38,7 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us);
 /* Takes a slot at once if vl_admit() says so (VL_ASK_NEW). Otherwise does what vl_slot_wait_or_defer()
  * does, and returns APR_EINPROGRESS if the connection is queued. */
-apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket);
 /* Counts one deferred connection of the account in this child as queued and dispatches.
  * Returns APR_EAGAIN if the queue is full for this child. */
@@ -53,12 +53,6 @@ apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* Records which waiter of the account is the first in this child. Takes no lock. */
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
-/* Charges the client us of CPU time, and counts `requests` that end with it (vl_clients.h).
- * Takes no lock. */
-void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us, apr_uint32_t requests);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
@@ -163,12 +157,13 @@ void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account);
 /* The slot that is held belongs to a stream, which uses no thread of the MPM. */
 void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Sets the number of the account's thread waiters in this child. Call it before they are
- * counted as waiting. The MPM need not accept them. Takes no lock. */
-void vl_slot_thread_waiters(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
-/* The same for connections that are parked in the MPM. They need a thread of the MPM, but
- * the MPM need not accept them. */
-void vl_slot_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
+/* Adds `by` to the number of the account's thread waiters in this child. They need no other
+ * thread when they are granted a slot. Call it before they are counted as waiting, and with -1
+ * when they no longer wait. Takes no lock: the waiters lock. */
+void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by);
+/* The same for connections that are parked in the MPM (vl_waiter_t.in_mpm is set). They need a
+ * thread of the MPM, but the MPM need not accept them. */
+void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by);
 /* Returns 1 if requests are queued and one account could not get any more threads of this
  * child (vl_admit.h). Prefork: returns 1 if no process is free, and `max` processes
  * exist or requests are queued. Takes no lock, so the answer is not exact. */

@@ -198,9 +198,9 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 static void count_queued_locked(vl_lease_t *lease, int by)
 {
     if (lease->state == RUNNING)
-        vl_waiters_count_with_thread_locked(lease->waiter.account, by);
+        vl_slot_count_thread_waiters(vl_leases.shm, lease->waiter.account, by);
     else
-        vl_waiters_count_parked_locked(lease->waiter.account, by);
+        vl_slot_count_parked(vl_leases.shm, lease->waiter.account, by);
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
@@ -314,7 +314,7 @@ void vl_lease_use_answer_locked(vl_lease_t *lease)
     use_grant_locked(lease, &lease->queue_grant);
 }
 
-/* Counts the thread of the connection for its account (vl_slot.h). Requires the park
+/* Counts the thread of the connection for its account (vl_slot.h). Requires the waiters
  * lock. */
 void vl_lease_count_thread(vl_lease_t *lease)
 {
