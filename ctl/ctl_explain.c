@@ -52,7 +52,7 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
            && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
 }
 
-/* The module keeps some slots free for other sites (vl_capacity_may_take_slot()): a fifth of
+/* The module keeps some slots free for other sites (vl_admit_slot()): a fifth of
  * automatic ones for sites that hold none; of others, a site of average weight may hold four
  * times as many as are free. */
 static int has_most_slots(const explain_t *explain)

@@ -32,7 +32,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "cgroup/vl_yield.h"
-#include "core/vl_capacity.h"
+#include "core/vl_admit.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
@@ -447,7 +447,7 @@ static void spread(void)
         || now_us - acceptor.spread_us < SPREAD_US || !vl_newconn_queued())
         return;
     acceptor.spread_us = now_us;
-    vl_capacity_count(vl_child.shm, &capacity);
+    vl_admit_capacity(vl_child.shm, &capacity);
     if (!capacity.here && capacity.elsewhere)
         transfer_queued(&capacity);
 }
@@ -461,7 +461,7 @@ void vl_acceptor_while_stalled(apr_int64_t now_us)
         vl_lease_handle_input();
     /* Nothing is accepted or classified. Queued connections are still granted slots, or
      * transferred to children with free threads. */
-    vl_capacity_count(vl_child.shm, &capacity);
+    vl_admit_capacity(vl_child.shm, &capacity);
     if (mpm_stalled && capacity.elsewhere)
         transfer_all();
 }
@@ -522,7 +522,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
     vl_capacity_t capacity;
     int requests_end;
 
-    vl_capacity_count(vl_child.shm, &capacity);
+    vl_admit_capacity(vl_child.shm, &capacity);
     requests_end = capacity.ended != acceptor.ended_requests;
     acceptor.ended_requests = capacity.ended;
     if (mpm_stalled && capacity.elsewhere) {

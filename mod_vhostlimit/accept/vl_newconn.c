@@ -10,7 +10,7 @@
 #include "accept/vl_classify.h"
 #include "base/vl_clock.h"
 #include "config/vl_headtime.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 static void pass(vl_newconn_t *newconn)
 {
@@ -63,7 +63,7 @@ static void close_connection(vl_newconn_t *newconn)
 static int try_pass_with_thread(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     if (vl_conf_get(found->server)->mode != VL_MODE_ON
-        || vl_thread_try_occupy(vl_child.shm, found->account) != APR_SUCCESS)
+        || vl_slot_try_occupy(vl_child.shm, found->account) != APR_SUCCESS)
         return 0;
     newconn->grant.occupies = 1;
     newconn->grant.ticket.account = found->account;

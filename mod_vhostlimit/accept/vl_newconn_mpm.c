@@ -16,7 +16,7 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 static const char conninfo_key[] = "vhostlimit";
 
@@ -85,7 +85,7 @@ static apr_status_t cleanup_conninfo(void *data)
     if (conninfo->grant.holds)
         vl_waiters_end(&conninfo->grant.ticket, NULL);
     if (conninfo->grant.occupies)
-        vl_thread_free(vl_child.shm, conninfo->grant.ticket.account);
+        vl_slot_unoccupy(vl_child.shm, conninfo->grant.ticket.account);
     conninfo->grant.holds = conninfo->grant.occupies = 0;
     release_record(conninfo);
     return APR_SUCCESS;

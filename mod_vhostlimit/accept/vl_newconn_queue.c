@@ -9,7 +9,7 @@
 #include "base/vl_private.h"
 #include "core/vl_duty.h"
 #include "core/vl_shm_child.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 #include "lease/vl_lease.h"
 
 /* A connection that is queued for longer is watched for the close of its client. A
@@ -62,7 +62,7 @@ void vl_newconn_let_calls(void)
         next = APR_RING_NEXT(newconn, link);
         port = own_port(newconn);
         if (!port || !vl_duty_call(vl_child.shm, port)
-            || vl_slot_call(vl_child.shm, newconn->waiter.account, &ticket) != APR_SUCCESS)
+            || vl_slot_ask(vl_child.shm, newconn->waiter.account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
             continue;
         vl_waiters_remove_locked(&newconn->waiter);
         ticket.client = newconn->waiter.client;
@@ -88,7 +88,7 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
     if ((found->acme
-         && vl_slot_call(vl_child.shm, found->account, &newconn->grant.ticket) == APR_SUCCESS)
+         && vl_slot_ask(vl_child.shm, found->account, VL_ASK_CALL, 0, &newconn->grant.ticket) == APR_SUCCESS)
         || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = found->client;
@@ -123,7 +123,7 @@ void vl_newconn_return_grant_locked(vl_grant_t *grant)
     if (grant->holds)
         vl_slot_end(vl_child.shm, &grant->ticket, NULL);
     if (grant->occupies)
-        vl_thread_free(vl_child.shm, grant->ticket.account);
+        vl_slot_unoccupy(vl_child.shm, grant->ticket.account);
     grant->holds = grant->occupies = 0;
 }
 

@@ -81,7 +81,7 @@ enum {
 /* The directive is not in the configuration. */
 #define VL_UNSET (-1000)
 
-/* VhostLimitSlots auto: VL_AUTO_PER_CPU for each processor (core/vl_capacity.h). */
+/* VhostLimitSlots auto: VL_AUTO_PER_CPU for each processor (core/vl_slot.h). */
 #define VL_SLOTS_AUTO 0
 
 /* Values of on_error. */

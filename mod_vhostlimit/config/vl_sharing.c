@@ -59,7 +59,7 @@ static char *make_cookie(apr_pool_t *p, const vl_shm_t *shm, const char *site,
                          apr_int64_t expires_s)
 {
     const char *text = apr_psprintf(p, "%" APR_INT64_T_FMT " %s", expires_s, site);
-    apr_uint64_t code = apr_siphash24(text, strlen(text), vl_shm_known(shm)->secret);
+    apr_uint64_t code = apr_siphash24(text, strlen(text), vl_shm_clients(shm)->known.secret);
 
     return apr_psprintf(p, "%" APR_INT64_T_FMT ".%016" APR_UINT64_T_HEX_FMT, expires_s,
                         code);
@@ -112,7 +112,7 @@ void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
     /* Removes the cookie from the request, also a wrong one. */
     ap_cookie_read(r, COOKIE, &value, 1);
     if (id->band == VL_BAND_KNOWN
-        || vl_clients_contended(vl_shm_inner(shm, account), vl_clock_us()))
+        || vl_shm_is_contended(shm, account))
         return;
     apr_table_setn(r->notes, COOKIE, make_cookie(r->pool, shm, cookie_scope(r, conf),
                                                  vl_clock_us() / APR_USEC_PER_SEC + ttl_s));
@@ -224,7 +224,7 @@ void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *
         vl_seen_end(r, &saved);
     }
     if (is_known || (sharing->known == VL_KNOWN_ADDRESS
-                     && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
+                     && vl_clients_is_known(vl_shm_clients(shm), user, ret_id->prefix, vl_clock_us(),
                                      sharing->ttl_us)))
         ret_id->band = VL_BAND_KNOWN;
     if (sharing->clients)
@@ -240,7 +240,7 @@ void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r
     if (conf->sharing.known != VL_KNOWN_ADDRESS || r->status >= 400)
         return;
     now_us = vl_clock_us();
-    if (!vl_clients_contended(vl_shm_inner(shm, account), now_us))
-        vl_known_add(vl_shm_known(shm), vl_hosts_identity(shm, account), id->prefix, now_us,
+    if (!vl_shm_is_contended(shm, account))
+        vl_clients_serve(vl_shm_clients(shm), vl_hosts_identity(shm, account), id->prefix, now_us,
                      conf->sharing.ttl_us);
 }

@@ -59,8 +59,8 @@ typedef struct vl_part_t {
 typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* estimated cost charged at the start, us */
-    int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
-    int call;                   /* 1: see vl_slot_call() */
+    int stream;                 /* 1: an HTTP/2 stream, see vl_slot_is_stream() */
+    int call;                   /* 1: see VL_ASK_CALL */
     apr_uint32_t caller;        /* 1 + the account whose request waits for this one, and which is
                                  * charged for it; 0: none that is known */
     vl_client_id_t client;      /* the client that was charged client_us in

@@ -25,7 +25,7 @@ typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from the start to the end */
     apr_uint64_t cpu_us;        /* CPU time of Apache's thread */
     apr_uint64_t charged_us;    /* part of it that vl_charge_part() has charged */
-    const vl_client_id_t *client;   /* charged too (vl_clients.h), or NULL. If the request waited
+    const vl_client_id_t *client;   /* charged too (vl_inside.h), or NULL. If the request waited
                                      * as another one, that one is charged as well */
 } vl_cost_t;
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_capacity.h"
+#include "core/vl_admit.h"
 #include "core/vl_segment.h"
 
 /* Children to wake after the lock is released, because write() is a system call. */
@@ -19,60 +19,6 @@ typedef struct wakes_t {
  * more than this much earlier. This child has the processor now, and waking another one
  * costs two context switches. */
 #define REMOTE_PENALTY_US 10000
-/* Tags of clients that differ by less CPU time than this count as equal, for the same
- * reason. */
-#define EQUAL_US 200
-
-/* Compares the tags of one level: -1 if a is earlier, 1 if b is, 0 if they count as
- * equal. */
-static int compare_tags(apr_uint64_t a, apr_uint64_t b)
-{
-    apr_uint64_t equal = (apr_uint64_t)EQUAL_US * VL_TAG_UNIT;
-
-    return a + equal < b ? -1 : b + equal < a;
-}
-
-/* A child that has waiters of the account. */
-typedef struct candidate_t {
-    apr_uint32_t child;
-    vl_tags_t tags;                 /* of its first waiter */
-    apr_int64_t since_us;           /* its arrival */
-} candidate_t;
-
-/* Returns 1 if the first waiter of one child is before that of another. */
-static int is_before(const candidate_t *a, const candidate_t *b)
-{
-    int order = compare_tags(a->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT,
-                             b->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT);
-
-    if (!order)
-        order = compare_tags(a->tags.band_tag * VL_KNOWN_SHARE_DEFAULT,
-                             b->tags.band_tag * VL_KNOWN_SHARE_DEFAULT);
-    if (!order)
-        order = compare_tags(a->tags.client_tag, b->tags.client_tag);
-    return order ? order < 0 : a->since_us < b->since_us;
-}
-
-static vl_tags_t first_tags(const vl_shm_t *shm, apr_uint32_t account, const cell_t *cell)
-{
-    return vl_clients_tags(shm->clients, &shm->inner[account], &cell->first);
-}
-
-/* Returns the tags of the first waiter in the child. If its client has been charged since the child
- * told of it, and other clients wait there too, one of them may be first now, with a tag that is not
- * earlier than that of the first was then. */
-static vl_tags_t earliest_tags(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t account,
-                               const cell_t *cell)
-{
-    vl_tags_t tags = first_tags(shm, account, cell);
-    apr_uint64_t told = __atomic_load_n(&cell->first.tag, __ATOMIC_RELAXED);
-
-    if (told < tags.client_tag
-        && __atomic_load_n(&vl_segment_waiting(shm, child, account)->clients,
-                           __ATOMIC_RELAXED) > 1)
-        tags.client_tag = told;
-    return tags;
-}
 
 /* Returns the i-th child to look at. Under prefork it begins with the acceptor, in which nearly
  * all connections wait, so that the cells of several hundred children are not read. */
@@ -87,19 +33,18 @@ static apr_uint32_t nth_child(const vl_shm_t *shm, apr_uint32_t i)
  * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
-    candidate_t next, best = { .child = NO_CHILD };
+    vl_candidate_t next, best = { .child = NO_CHILD };
     apr_uint32_t i, left = shm->queue.flows[account].waiting;
 
     for (i = 0; left && i < shm->head->columns; i++) {
-        const cell_t *cell = vl_segment_cell(shm, next.child = nth_child(shm, i), account);
+        apr_uint32_t c = nth_child(shm, i), waiting = vl_segment_cell(shm, c, account)->waiting;
 
-        left -= cell->waiting;
-        if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
+        left -= waiting;
+        if (!waiting || !vl_admit_thread(shm, c, account, 0))
             continue;
-        next.tags = earliest_tags(shm, next.child, account, cell);
-        next.since_us = __atomic_load_n(&cell->first.since_us, __ATOMIC_RELAXED)
-                        - (next.child == shm->self ? REMOTE_PENALTY_US : 0);
-        if (best.child == NO_CHILD || is_before(&next, &best))
+        vl_inside_candidate(shm, account, c, &next);
+        next.since_us -= c == shm->self ? REMOTE_PENALTY_US : 0;
+        if (best.child == NO_CHILD || vl_inside_is_before(&next, &best))
             best = next;
     }
     return best.child;
@@ -115,28 +60,12 @@ static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (!vl_capacity_may_take_slot(choice->shm, account, !choice->is_passed_over)) {
+    if (!vl_admit_slot(&choice->shm->queue, account, !choice->is_passed_over)) {
         choice->is_passed_over = 1;
         return 0;
     }
     choice->child = pick_child(choice->shm, account);
     return choice->child != NO_CHILD;
-}
-
-/* Until the child calls vl_slot_first() again, the dispatcher assumes that its next waiter is
- * of the same client and has just arrived. The child needs no lock for that, so each value is
- * stored and read atomically. */
-static void move_first(const vl_shm_t *shm, apr_uint32_t account, cell_t *cell,
-                       apr_uint32_t charged_us, apr_int64_t now_us)
-{
-    if (__atomic_load_n(&cell->first.key, __ATOMIC_RELAXED)) {
-        apr_uint64_t tag = first_tags(shm, account, cell).client_tag
-                           + (apr_uint64_t)charged_us * VL_TAG_UNIT;
-
-        __atomic_store_n(&cell->first.joined, tag, __ATOMIC_RELAXED);
-        __atomic_store_n(&cell->first.tag, tag, __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(&cell->first.since_us, now_us, __ATOMIC_RELAXED);
 }
 
 /* Grants a slot to the account in child c. One store makes the grant valid; vl_segment.h
@@ -154,7 +83,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
-    move_first(shm, account, cell, ticket->charged, now_us);
+    vl_inside_granted(shm, account, c, ticket->charged);
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, now_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
@@ -236,7 +165,7 @@ static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    result = vl_capacity_left(shm, c) > 0;
+    result = vl_admit_left(shm, c) > 0;
     vl_segment_unlock(shm);
     return result;
 }

@@ -123,7 +123,7 @@ apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account);
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
 /* Calls: a running request waits for this server itself, directly or in its back end. The
  * sampler sees it, and notes the port of the client's end and the caller's account. A call must
- * not wait behind its callers (vl_slot_call()), and is charged to the caller.
+ * not wait behind its callers (VL_ASK_CALL), and is charged to the caller.
  * vl_duty_want_calls(): a connection of this machine is queued; the sampler looks soon.
  * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
  * the account, or VL_NO_FLOW if several may have called.

@@ -68,7 +68,7 @@ static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream
     child->streams += (apr_uint32_t)(by * stream);
 }
 
-/* Counts a thread that the account occupies without a slot (vl_thread.h). */
+/* Counts a thread that the account occupies without a slot (vl_slot.h). */
 static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
 {
     vl_segment_cell(shm, c, account)->occupied += (apr_uint32_t)by;
@@ -249,7 +249,7 @@ static int threads_are_short(const child_t *child)
 }
 
 /* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
- * it. holds: its site has others, so it may not use the last fifth (vl_capacity_may_take_slot()). */
+ * it. holds: its site has others, so it may not use the last fifth (vl_admit_slot()). */
 static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty, int holds)
 {
     apr_uint64_t slots = (apr_uint64_t)shm->queue.head->slots * 1000;

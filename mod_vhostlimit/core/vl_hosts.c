@@ -125,9 +125,7 @@ int vl_hosts_lookup(const vl_shm_t *shm, apr_uint32_t site, const char *host,
 
 apr_uint32_t vl_hosts_identity(const vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_uint32_t first = shm->head->sites;
-
-    return account < first ? account : load(&shm->host[account - first].serial);
+    return vl_segment_identity(shm, account);
 }
 
 /* --- the end of a host's account ------------------------------------------- */
@@ -191,9 +189,9 @@ static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
 static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_flow_t *flow = &shm->queue.flows[account];
-    apr_uint64_t little = (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / flow->limits.weight;
+    apr_int64_t little = vl_fair_advance(VL_REFUND_US, flow->limits.weight);
 
-    return flow->vt <= shm->queue.head->vt + little
+    return vl_fair_after(flow->fair.tag, shm->queue.head->vtime) <= little
            && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
 }
 
@@ -335,7 +333,7 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
     a->has_classes = shm->accounts[site].has_classes;
     for (i = 0; i < VL_CLASSES_MAX; i++)
         weights[i] = inner->classes[i].weight;
-    vl_clients_configure(&shm->inner[account], weights, inner->known_share);
+    vl_inside_configure(&shm->inner[account], weights, inner->known_share);
 }
 
 /* Gives the entry to the name. Requires the segment lock. */

@@ -70,7 +70,7 @@ apr_uint32_t vl_hosts_find(vl_shm_t *shm, apr_uint32_t site, const char *host);
  * no lock. Any process. */
 int vl_hosts_lookup(const vl_shm_t *shm, apr_uint32_t site, const char *host,
                     apr_uint32_t *ret_account);
-/* Returns a number that tells the users of an account apart for vl_clients.h and vl_known.h:
+/* Returns a number that tells the users of an account apart for vl_clients.h:
  * the account of a site, or a number that no other host has had. Takes no lock. */
 apr_uint32_t vl_hosts_identity(const vl_shm_t *shm, apr_uint32_t account);
 

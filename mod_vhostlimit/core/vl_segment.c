@@ -85,11 +85,11 @@ static void sum_up_locked(vl_shm_t *shm)
     apr_uint32_t a, c, i, asking = 0, waiting = 0;
 
     chain_hosts_locked(shm);
-    q->head->running = q->head->heap_len = q->head->active = q->head->heaviest = 0;
+    q->head->running = q->head->heap.length = q->head->active = q->head->heaviest = 0;
     q->head->active_milli = q->head->load = shm->head->calls = 0;
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
-        q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
+        q->flows[a].running = q->flows[a].waiting = q->flows[a].fair.place = 0;
         q->flows[a].active_milli = q->flows[a].load = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
@@ -120,7 +120,7 @@ apr_status_t vl_segment_lock(vl_shm_t *shm)
 
 void vl_segment_unlock(vl_shm_t *shm)
 {
-    __atomic_store_n(&shm->head->contended, shm->head->queue.heap_len > 0,
+    __atomic_store_n(&shm->head->contended, shm->head->queue.heap.length > 0,
                      __ATOMIC_RELAXED);
     pthread_mutex_unlock(&shm->head->lock);
 }

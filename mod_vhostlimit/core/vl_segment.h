@@ -6,7 +6,7 @@
  * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity | inner x capacity | clients | known
+ *   | child x children | cell x children x capacity | inner x capacity | clients
  *   | sampler | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
  *
@@ -41,11 +41,7 @@
  * waiting only leads to one unused grant. No function on the request path makes a system
  * call while it holds the lock.
  *
- * The files of the core, from the bottom up; each calls only those before it. Without the
- * segment: vl_admit, vl_queue, vl_override, vl_clients, vl_known, vl_wait. With the
- * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_duty, vl_engage, vl_slot,
- * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_waiters. vl_limited calls vl_segment
- * only. */
+ * README.md has the files of the core in five rooms. */
 
 #include <pthread.h>
 
@@ -56,7 +52,7 @@
 #include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
-#include "core/vl_known.h"
+#include "core/vl_inside.h"
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
@@ -74,7 +70,7 @@ typedef struct account_t {
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
     int is_unconfined;              /* its owner has switched its sandbox off; atomic */
-    int has_classes;                /* its shares are configured (vl_clients_configure()) */
+    int has_classes;                /* its shares are configured (vl_inside_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;
@@ -105,7 +101,7 @@ typedef struct cell_t {
     apr_uint32_t thread_waiters;    /* in this child; atomic, written only by the child */
     apr_uint32_t parked;            /* queued connections that are parked in the MPM;
                                      * atomic, written only by the child */
-    apr_uint32_t occupied;          /* threads used without a slot (vl_thread.h) */
+    apr_uint32_t occupied;          /* threads used without a slot (vl_slot.h) */
     apr_uint32_t streams;           /* slots held that use no thread of the MPM */
     vl_first_t first;               /* the first waiter */
 } cell_t;
@@ -126,7 +122,7 @@ typedef struct child_t {
     apr_uint32_t occupied;
     apr_uint32_t streams;
     apr_uint32_t ended;             /* requests ended since it attached; wraps */
-    apr_uint32_t calls;             /* slots held for calls (vl_slot_call()) */
+    apr_uint32_t calls;             /* slots held for calls (VL_ASK_CALL) */
     apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
     apr_uint32_t listed;            /* listed requests with a thread, and ... */
     apr_uint32_t accepted;          /* ... connections without a request yet (vl_engage.h) */
@@ -160,7 +156,6 @@ typedef struct head_t {
     apr_uint32_t reader;            /* child that gives credit and reads kills */
     apr_int64_t read_at;            /* when it last did, us */
     apr_uint32_t calls;             /* the sum of the children's */
-    int auto_on;                    /* 1: VhostLimitSlots auto */
     vl_engage_t engage;             /* see vl_engage.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */
@@ -184,7 +179,6 @@ struct vl_shm_t {
     cell_t *cells;
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
-    vl_known_t *known;
     vl_sampler_state_t *sampler; /* see vl_duty.h */
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
@@ -241,6 +235,13 @@ static inline vl_waiting_t *vl_segment_waiting(const vl_shm_t *shm, apr_uint32_t
                                                apr_uint32_t account)
 {
     return &shm->waiting[(apr_size_t)child * shm->head->capacity + account];
+}
+
+/* See vl_hosts_identity(). */
+static inline apr_uint32_t vl_segment_identity(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return account < shm->head->sites ? account
+           : __atomic_load_n(&shm->host[account - shm->head->sites].serial, __ATOMIC_RELAXED);
 }
 
 /* Returns the current limits of the account. vl_queue_limit() changes them. */

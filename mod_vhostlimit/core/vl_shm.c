@@ -56,16 +56,16 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
                           apr_size_t children)
 {
     apr_size_t offset = 0, accounts = sites + hosts;
+    void *heap;
 
     shm->head = carve(base, &offset, sizeof(head_t));
     shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
     shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
-    shm->queue.heap = carve(base, &offset, sizeof(apr_uint32_t) * accounts);
+    heap = carve(base, &offset, sizeof(vl_fair_t *) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
     shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
-    shm->known = carve(base, &offset, sizeof(vl_known_t));
     shm->sampler = carve(base, &offset, sizeof(vl_sampler_state_t));
     shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
@@ -75,6 +75,10 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->host = carve(base, &offset, sizeof(vl_host_t) * hosts);
     shm->host_buckets = carve(base, &offset, sizeof(apr_uint32_t) * buckets_for(hosts));
     shm->host_seen = carve(base, &offset, hosts ? sizeof(apr_uint64_t) * HOSTS_SEEN : 0);
+    if (base) {
+        shm->queue.head = &shm->head->queue;
+        shm->queue.head->heap.at = heap;
+    }
     return offset;
 }
 
@@ -89,7 +93,6 @@ static apr_uint32_t count_processors(void)
 static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                    apr_uint32_t children)
 {
-    shm->queue.head = &shm->head->queue;
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(shm->pool);
     shm->head->capacity = sites + hosts;
@@ -99,7 +102,6 @@ static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);
-    vl_known_init(shm->known);
     vl_hosts_post_config_init(shm, hosts, buckets_for(hosts));
 }
 
@@ -407,7 +409,7 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
     if (!weights && !shm->accounts[account].has_classes)
         return;
     shm->accounts[account].has_classes = weights != NULL;
-    vl_clients_configure(&shm->inner[account], weights ? weights : none, known_share);
+    vl_inside_configure(&shm->inner[account], weights ? weights : none, known_share);
 }
 
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)
@@ -430,22 +432,12 @@ int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account)
 
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_clients_contended(&shm->inner[account], vl_clock_us());
+    return vl_inside_contended(&shm->inner[account]);
 }
 
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
 {
     return shm->clients;
-}
-
-vl_known_t *vl_shm_known(const vl_shm_t *shm)
-{
-    return shm->known;
-}
-
-vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return &shm->inner[account];
 }
 
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm)

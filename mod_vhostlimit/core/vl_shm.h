@@ -21,7 +21,6 @@
 #include <sys/types.h>
 
 #include "core/vl.h"
-#include "core/vl_known.h"
 #include "core/vl_metrics.h"
 #include "core/vl_override.h"
 #include "base/vl_rate.h"
@@ -106,11 +105,8 @@ void vl_shm_parent_unconfine(vl_shm_t *shm, apr_uint32_t account, int is_unconfi
 int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
-/* Return the table of clients, the filter of known clients (vl_known.h), and the shares
- * inside an account (vl_clients.h). */
+/* Returns the table of clients. */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
-vl_known_t *vl_shm_known(const vl_shm_t *shm);
-vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
 /* Returns the maximum number of children, old generations included. Every child has one

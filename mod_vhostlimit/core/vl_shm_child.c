@@ -25,13 +25,22 @@
 #include <signal.h>
 #include <string.h>
 
-#include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
 /* A child says ten times a second that it takes new connections. One that has not done so for
  * this long does not count, because its acceptor may hang. */
 #define ACCEPTING_FOR_US (300 * 1000)
+
+/* Counts the children that are not draining, after a change of one. */
+static void count_active_locked(vl_shm_t *shm)
+{
+    apr_uint32_t c, n = 0;
+
+    for (c = 0; c < shm->head->columns; c++)
+        n += shm->children[c].pid && shm->children[c].state != CHILD_DRAINING;
+    __atomic_store_n(&shm->head->attached, n, __ATOMIC_RELAXED);
+}
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
@@ -69,7 +78,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     if (shm->head->acceptor == child + 1)
         vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
-    vl_capacity_count_children(shm);
+    count_active_locked(shm);
     return left;
 }
 
@@ -96,7 +105,7 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
         shm->children[found].threads = threads;
         if (found >= shm->head->columns)
             shm->head->columns = found + 1;
-        vl_capacity_count_children(shm);
+        count_active_locked(shm);
     }
     shm->self = found;
     vl_segment_unlock(shm);
@@ -113,7 +122,7 @@ static void set_state(vl_shm_t *shm, child_state_e state)
     child = &shm->children[shm->self];
     if (child->state != CHILD_DRAINING)
         child->state = state;
-    vl_capacity_count_children(shm);
+    count_active_locked(shm);
     vl_segment_unlock(shm);
     vl_dispatch(shm);
 }
@@ -128,17 +137,9 @@ void vl_shm_child_drain(vl_shm_t *shm)
     set_state(shm, CHILD_DRAINING);
 }
 
-apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm)
+apr_uint32_t vl_shm_child_count_active(const vl_shm_t *shm)
 {
-    apr_uint32_t c, active = 0;
-
-    if (vl_segment_lock(shm) != APR_SUCCESS)
-        return 0;
-    for (c = 0; c < shm->head->columns; c++)
-        active += shm->children[c].pid
-                  && shm->children[c].state != CHILD_DRAINING;
-    vl_segment_unlock(shm);
-    return active;
+    return __atomic_load_n(&shm->head->attached, __ATOMIC_RELAXED);
 }
 
 int vl_shm_child_wake_fd(const vl_shm_t *shm)

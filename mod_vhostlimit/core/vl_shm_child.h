@@ -38,8 +38,8 @@ int vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us);
  * count. Takes no lock. */
 int vl_shm_child_is_standby(const vl_shm_t *shm, apr_int64_t now_us);
 /* Returns the number of children that are not draining. Connections can be transferred to
- * them. The calling child is included unless it is draining. */
-apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm);
+ * them. The calling child is included unless it is draining. Takes no lock. */
+apr_uint32_t vl_shm_child_count_active(const vl_shm_t *shm);
 /* Reclaims what the dead child held, and dispatches. Returns the number of its running,
  * queued and deferred requests. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);

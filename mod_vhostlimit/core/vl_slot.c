@@ -2,19 +2,12 @@
 #include "core/vl_slot.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
-/* Connections with a lease may run this many times as many requests as there are slots.
- * Below that none of their requests is queued, which costs more than the request of a static
- * page. docs/design/007-leases.md has the measurements. */
-#define OVERRUN 2
-
-static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
+static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    int stream = (flags & VL_SLOT_NO_THREAD) != 0;
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
 
@@ -54,7 +47,7 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
-    /* The child calls vl_slot_first() when it has queued the waiter. */
+    /* The child tells the rest when it has queued the waiter (vl_inside.h). */
     if (!cell->waiting)
         __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
@@ -142,22 +135,14 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return vl_capacity_may_take_slot(shm, account, 1)
-           && !vl_segment_cell(shm, shm->self, account)->deferred
-           && vl_capacity_may_accept(shm, shm->self, account)
-           && vl_queue_may_begin_now(&shm->queue, account);
-}
-
-apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (may_take_now(shm, account)) {
+    if (vl_admit(shm, account, VL_ASK_NEW) == VL_ADMITTED) {
         take_slot_locked(shm, account, 0, ret_ticket);
         vl_segment_unlock(shm);
         return APR_SUCCESS;
@@ -278,52 +263,6 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
-{
-    vl_first_t *to;
-
-    if (shm->self == NO_CHILD)
-        return;
-    to = &vl_segment_cell(shm, shm->self, account)->first;
-    __atomic_store_n(&to->key, first->key, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->joined, first->joined, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->tag, first->tag, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->class_no, first->class_no, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->band, first->band, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
-}
-
-void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us, apr_uint32_t requests)
-{
-    vl_inner_t *inner = &shm->inner[account];
-    apr_int64_t now_us;
-
-    if (!__atomic_load_n(&inner->backlog_us, __ATOMIC_RELAXED))
-        return;
-    now_us = vl_clock_us();
-    if (vl_slot_queued(shm, account))
-        vl_clients_backlog(inner, now_us);
-    vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us, requests,
-                      now_us);
-}
-
-static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
-{
-    if (ticket->client_us)
-        vl_clients_refund(shm->clients, &shm->inner[ticket->account], &ticket->client,
-                          ticket->client_us);
-}
-
-/* Returns 1 if the request turned out to be from another client, or of another class, than it
- * waited as. Both are charged, or waiting under another name would be free. */
-static int waited_as_another(const vl_ticket_t *ticket, const vl_client_id_t *client)
-{
-    return ticket->client_us
-           && (ticket->client.key != client->key || ticket->client.class_no != client->class_no
-               || ticket->client.band != client->band);
-}
-
 int vl_slot_contended(const vl_shm_t *shm)
 {
     return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED);
@@ -337,79 +276,25 @@ int vl_slot_granted(const vl_shm_t *shm)
                                   __ATOMIC_RELAXED) > 0);
 }
 
-apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
-                         vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (may_take_now(shm, account))
-        take_slot_locked(shm, account, 0, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-apr_status_t vl_slot_error_page(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (!shm->queue.head->heap_len && vl_queue_free(&shm->queue))
-        take_slot_locked(shm, account, 0, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-/* Returns 1 if others wait, and as many requests run as connections with a lease may add
- * up to. */
-static int is_overrun(const vl_shm_t *shm, unsigned flags)
-{
-    const vl_queue_head_t *q = shm->queue.head;
-
-    if (flags & VL_SLOT_CANNOT_WAIT)
-        return 0;
-    return q->heap_len && q->load / (OVERRUN * 1000) >= q->slots;
-}
-
-apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
+apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
                               vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (vl_queue_is_within_bounds(&shm->queue, account) && !is_overrun(shm, flags))
-        take_slot_locked(shm, account, flags, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-    head_t *head = shm->head;
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (head->calls < head->queue.running - head->calls) {
-        take_slot_locked(shm, account, 0, ret_ticket);
+    if (vl_admit(shm, account, ask) != VL_ADMITTED) {
+        vl_segment_unlock(shm);
+        return APR_EAGAIN;
+    }
+    take_slot_locked(shm, account, stream, ret_ticket);
+    if (ask == VL_ASK_CALL) {
         ret_ticket->call = 1;
         shm->children[shm->self].calls++;
-        head->calls++;
-    }
-    else {
-        rv = APR_EAGAIN;
+        shm->head->calls++;
     }
     vl_segment_unlock(shm);
-    return rv;
+    return APR_SUCCESS;
 }
 
 apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
@@ -450,7 +335,7 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
     else if (waits || (limits->queue
-                       && (!vl_queue_free(&shm->queue) || q->heap_len)))
+                       && (!vl_queue_free(&shm->queue) || q->heap.length)))
         a->metrics.would_queue++;
     return decision;
 }
@@ -532,7 +417,7 @@ void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
 {
-    vl_clients_gone(&shm->inner[account], waited_us, vl_clock_us());
+    vl_inside_gone(&shm->inner[account], waited_us);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
@@ -591,17 +476,13 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     else
         vl_slot_cancel_locked(shm, ticket);
     /* Before the next grant, whose order depends on it. */
-    refund_client(shm, ticket);
-    if (cost && cost->client && !ticket->caller)
-        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged, 1);
-    if (cost && cost->client && !ticket->caller && waited_as_another(ticket, cost->client))
-        vl_slot_charge_client(shm, ticket->account, &ticket->client, *ret_charged, 0);
+    vl_inside_end(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    refund_client(shm, ticket);
+    vl_inside_end(shm, ticket, NULL, 0);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);
@@ -620,14 +501,164 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
     vl_segment_unlock(shm);
 }
 
+/* --- threads without a slot ------------------------------------------------ */
+
+static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_segment_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->children[shm->self].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
+void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, 1);
+    vl_segment_unlock(shm);
+}
+
+/* Returns 1 if requests of the account may be queued. The capacity threshold applies only
+ * to such accounts, because a queue limit of 0 says that nothing waits. */
+static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+
+    return limits->mode == VL_MODE_ON && limits->queue;
+}
+
+apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    occupy_locked(shm, account, 1);
+    if (is_limited(shm, account)
+        && vl_admit_is_exceeded(shm, account)) {
+        occupy_locked(shm, account, -1);
+        rv = APR_EAGAIN;
+    }
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, -1);
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    ticket->stream = 1;
+    vl_segment_cell(shm, shm->self, ticket->account)->streams++;
+    shm->children[shm->self].streams++;
+    vl_segment_unlock(shm);
+}
+
+/* Only this child changes these counts. */
+static void count_here(vl_shm_t *shm, apr_uint32_t *count, int by)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(count, *count + (apr_uint32_t)by, __ATOMIC_RELAXED);
+}
+
+void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->thread_waiters, by);
+}
+
+void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->parked, by);
+}
+
+static apr_uint32_t load(const apr_uint32_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static apr_uint32_t count_alive(const vl_shm_t *shm)
+{
+    apr_uint32_t c, alive = 0;
+
+    for (c = 0; c < load(&shm->head->columns); c++)
+        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
+    return alive;
+}
+
+int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
+{
+    int may_grow;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 1;
+    occupy_locked(shm, account, 1);
+    may_grow = !shm->head->acceptor || !is_limited(shm, account)
+               || vl_admit_process(shm, account);
+    vl_segment_unlock(shm);
+    return may_grow || count_alive(shm) < max;
+}
+
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    return !load(&shm->head->asking)
+           && (count_alive(shm) >= max || vl_slot_contended(shm));
+}
+
+int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    if (load(&shm->head->acceptor))
+        return are_processes_short(shm, max);
+    if (!vl_slot_contended(shm))
+        return 0;
+    child = &shm->children[shm->self];
+    return (load(&child->running) - load(&child->streams)
+            + load(&child->occupied) + 1) * 5
+           >= (load(&child->threads) - 1) * 4;
+}
+
+int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = vl_admit_is_exceeded(shm, account);
+    vl_segment_unlock(shm);
+    return result;
+}
+
+int vl_slot_only_in_mpm(vl_shm_t *shm)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = shm->children[shm->self].state != CHILD_ACCEPTING
+             || vl_admit_busy(shm, shm->self)
+                > vl_admit_most(shm, shm->self);
+    vl_segment_unlock(shm);
+    return result;
+}
+
 /* --- settings ------------------------------------------------------------- */
 
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    shm->head->queue.slots = slots ? slots : vl_capacity_auto(shm);
-    shm->head->auto_on = shm->head->queue.by_duty = !slots;
+    shm->head->queue.slots = slots ? slots : shm->head->processors * VL_AUTO_PER_CPU;
+    shm->head->queue.by_duty = !slots;
     vl_dispatch_and_unlock(shm);
 }
 
@@ -656,7 +687,7 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 
 int vl_slot_is_auto(const vl_shm_t *shm)
 {
-    return __atomic_load_n(&shm->head->auto_on, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->head->queue.by_duty, __ATOMIC_RELAXED);
 }
 
 apr_uint64_t vl_slot_held(const vl_shm_t *shm)

@@ -36,9 +36,9 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
  * order of arrival. */
 apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us);
-/* Takes a slot at once if vl_slot_try() would. Otherwise does what vl_slot_wait_or_defer()
+/* Takes a slot at once if vl_admit() says so (VL_ASK_NEW). Otherwise does what vl_slot_wait_or_defer()
  * does, and returns APR_EINPROGRESS if the connection is queued. */
-apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket);
 /* Counts one deferred connection of the account in this child as queued and dispatches.
  * Returns APR_EAGAIN if the queue is full for this child. */
@@ -53,12 +53,6 @@ apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* Records which waiter of the account is the first in this child. Takes no lock. */
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
-/* Charges the client us of CPU time, and counts `requests` that end with it (vl_clients.h).
- * Takes no lock. */
-void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us, apr_uint32_t requests);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
@@ -72,14 +66,11 @@ int vl_slot_granted(const vl_shm_t *shm);
  * next process that grants a slot to this child wakes it. */
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 
-/* Takes a slot without waiting. Returns APR_EAGAIN unless a slot is free and no other
- * account is eligible for it. */
-apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
-                         vl_ticket_t *ret_ticket);
-
-/* Takes a slot for the error page of a refused request, also if the account has reached its own
- * limits. Returns APR_EAGAIN if no slot is free or others wait. */
-apr_status_t vl_slot_error_page(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
+/* Takes a slot at once if vl_admit() says so, otherwise returns APR_EAGAIN. stream 1: the request
+ * takes no thread of the MPM: it runs on one of mod_http2, or its connection's is counted
+ * already. */
+apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
+                              vl_ticket_t *ret_ticket);
 
 /* Result of vl_slot_enter(). */
 typedef struct vl_admission_t {
@@ -96,22 +87,6 @@ typedef struct vl_admission_t {
  * Refuses it only if the account has reached its concurrency. */
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
-
-/* Flags of vl_slot_continue(). */
-#define VL_SLOT_NO_THREAD 1         /* the request takes no thread of the MPM: it runs on one
-                                     * of mod_http2, or its connection's is counted already */
-#define VL_SLOT_CANNOT_WAIT 2       /* take a slot however many requests run */
-
-/* Takes one more slot of the account for a connection whose lease has credit. While requests
- * of others wait, it may do so up to twice the number of slots. Returns APR_EAGAIN beyond that,
- * or if the account has reached its concurrency or its CPU cap. */
-apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
-                              vl_ticket_t *ret_ticket);
-
-/* Takes a slot at once for a request that another running request waits for (vl_duty_call()),
- * and which keeps its own slot and its part of VhostLimitConcurrency until then. As many such
- * calls run as other requests do; beyond that, returns APR_EAGAIN. */
-apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
 
 /* Returns the average CPU time of a request of the account in its thread, us. Takes no lock. */
 apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account);
@@ -159,7 +134,55 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
  * account's own limits. */
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Sets the number of slots of the server. 0: vl_capacity_auto(). */
+/* --- threads without a slot -------------------------------------------------
+ * A running request has a slot and a thread. Other threads are occupied without a slot: the
+ * thread of an HTTP/2 connection while its streams run on threads of mod_http2; a thread
+ * that waits for its client (a TLS handshake, an upload, a response that is read slowly);
+ * and a thread waiter. They are counted for their account, so that no account gets all
+ * threads of a child. Each vl_slot_occupy() and relative is undone once by
+ * vl_slot_unoccupy(). */
+
+/* Counts one more thread of this child as occupied by the account without a slot. */
+void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account);
+/* The same if the account stays below its capacity threshold. Otherwise returns APR_EAGAIN
+ * and counts nothing. */
+apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account);
+/* Prefork: an idle connection keeps its process. Counts that process. Returns 0 if the
+ * account could then get none of the `max` processes any more, so the connection should
+ * close. */
+int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max);
+/* Undoes vl_slot_occupy() and dispatches. */
+void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account);
+
+/* The slot that is held belongs to a stream, which uses no thread of the MPM. */
+void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket);
+
+/* Adds `by` to the number of the account's thread waiters in this child. They need no other
+ * thread when they are granted a slot. Call it before they are counted as waiting, and with -1
+ * when they no longer wait. Takes no lock: the waiters lock. */
+void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by);
+/* The same for connections that are parked in the MPM (vl_waiter_t.in_mpm is set). They need a
+ * thread of the MPM, but the MPM need not accept them. */
+void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by);
+/* Returns 1 if requests are queued and one account could not get any more threads of this
+ * child (vl_admit.h). Prefork: returns 1 if no process is free, and `max` processes
+ * exist or requests are queued. Takes no lock, so the answer is not exact. */
+int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max);
+/* Returns 1 if the account exceeds its capacity threshold: for threads of this child, or
+ * for processes under prefork. */
+int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account);
+
+/* Returns 1 if the MPM accepts no connections. Grants of this child are then for
+ * connections that the MPM already has. */
+int vl_slot_only_in_mpm(vl_shm_t *shm);
+
+/* --- settings --------------------------------------------------------------- */
+
+/* VhostLimitSlots auto: slots for each processor. A slot is runnable work (vl_queue.h), so
+ * more would only make the kernel switch between more of it. */
+#define VL_AUTO_PER_CPU 8
+/* Sets the number of slots of the server. 0: VL_AUTO_PER_CPU for each
+ * processor. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 /* Sets how many child processes the MPM may have, and the idle threads (prefork: processes) below
  * which it starts further ones (MinSpareThreads, MinSpareServers). Parent. */

@@ -4,7 +4,7 @@
 
 /* Everything that waits for a slot in this child process: connections that the acceptor
  * holds, connections that are parked in the MPM, and blocked threads. Each account has a
- * FIFO (vl_wait.h). The segment counts these waiters and grants slots to the child
+ * queue (vl_inside.h). The segment counts these waiters and grants slots to the child
  * (vl_slot.h); this file gives each grant to the account's first waiter.
  *
  * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the waiters lock
@@ -19,7 +19,7 @@
  * requests. */
 
 #include "core/vl_slot.h"
-#include "core/vl_wait.h"
+#include "core/vl_inside.h"
 
 /* The result of asking for a slot, which a request carries. */
 typedef struct vl_grant_t {
@@ -64,12 +64,6 @@ void vl_waiters_add_locked(vl_waiter_t *waiter);
 int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
 /* Requeues a waiter at the head, because its grant could not be used. */
 void vl_waiters_put_back_locked(vl_waiter_t *waiter);
-/* Adds `by` to the number of the account's waiters that are parked in the MPM without a
- * thread (vl_waiter_t.in_mpm is set). Call it with 1 before vl_waiters_add_locked(), and with
- * -1 in done() or before vl_waiters_remove_locked(). */
-void vl_waiters_count_parked_locked(apr_uint32_t account, int by);
-/* The same for thread waiters. They need no other thread when they are granted a slot. */
-void vl_waiters_count_with_thread_locked(apr_uint32_t account, int by);
 /* Removes a waiter whose done() has not been called. done() will not be called. */
 void vl_waiters_remove_locked(vl_waiter_t *waiter);
 

@@ -9,12 +9,12 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
-#include "core/vl_capacity.h"
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
 #include "core/vl_queue.h"
+#include "core/vl_slot.h"
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
 

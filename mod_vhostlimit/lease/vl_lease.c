@@ -30,7 +30,7 @@
 #include "base/vl_private.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_engage.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 #include "cost/vl_meter.h"
 
 /* Without parking, a connection that has been idle for this long is closed when threads
@@ -158,7 +158,7 @@ static void drop_grant(vl_lease_t *lease)
     if (grant.holds)
         vl_waiters_end(&grant.ticket, NULL);
     if (grant.occupies)
-        vl_thread_free(vl_leases.shm, grant.ticket.account);
+        vl_slot_unoccupy(vl_leases.shm, grant.ticket.account);
 }
 
 /* n streams that passed while the server was dormant have begun, or will not. */
@@ -547,8 +547,8 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
                                            __ATOMIC_RELAXED);
 
     return vl_lease_credit(lease) > 0 && vl_clock_us() - since_us < VL_LEASE_GRACE_US
-           && vl_slot_continue(vl_leases.shm, lease->account, no_thread ? VL_SLOT_NO_THREAD : 0,
-                               ret_ticket) == APR_SUCCESS;
+           && vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, no_thread, ret_ticket)
+              == APR_SUCCESS;
 }
 
 int vl_lease_ends_with_next(const vl_lease_t *lease)
@@ -566,7 +566,7 @@ static int idle_under_prefork(vl_lease_t *lease)
     if (lease->account_known && !lease->thread_counted) {
         lease->thread_counted = 1;
         lease->thread_account = lease->account;
-        leaves = vl_thread_occupy_idle(vl_leases.shm, lease->account,
+        leaves = vl_slot_occupy_idle(vl_leases.shm, lease->account,
                                        (apr_uint32_t)vl_leases.processes);
     }
     return leaves && !vl_lease_threads_are_short();
@@ -841,7 +841,7 @@ int vl_lease_parks(void)
 
 int vl_lease_threads_are_short(void)
 {
-    return vl_thread_is_short(vl_leases.shm, (apr_uint32_t)vl_leases.processes);
+    return vl_slot_threads_are_short(vl_leases.shm, (apr_uint32_t)vl_leases.processes);
 }
 
 int vl_lease_has_thread(void)

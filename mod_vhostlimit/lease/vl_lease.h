@@ -30,7 +30,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
 int vl_lease_parks(void);
 /* Returns 1 if a connection keeps its thread until it ends and is counted so (worker). */
 int vl_lease_has_thread(void);
-/* See vl_thread_is_short(). Any thread. */
+/* See vl_slot_threads_are_short(). Any thread. */
 int vl_lease_threads_are_short(void);
 
 /* Makes the lease of a connection, after a TLS handshake and before the connection is
@@ -54,8 +54,8 @@ int vl_lease_process(vl_lease_t *lease);
 
 /* Where connections are not parked, each request asks for its slot with these functions. */
 
-/* Continues the lease with a slot, as vl_slot_continue() does. Returns 0 if the lease is
- * used up, or if the client was idle for too long. no_thread: see VL_SLOT_NO_THREAD. */
+/* Continues the lease with a slot (VL_ASK_LEASE). Returns 0 if the lease is used up, or if the
+ * client was idle for too long. no_thread: `stream` of vl_slot_ask(). */
 int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket);
 /* Begins a new lease: the next request has a slot that it was queued for. */
 void vl_lease_renew(vl_lease_t *lease);

@@ -19,7 +19,7 @@
 #include "base/vl_private.h"
 #include "cost/vl_meter.h"
 #include "core/vl_engage.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 /* A run that lasts is charged at these intervals while no request is queued, and while some
  * are. A charge costs locks and a system call. */
@@ -91,7 +91,7 @@ void vl_lease_charge_connection(vl_lease_t *lease)
     if (!is_known)
         return;
     vl_charge_part(vl_leases.shm, account, (apr_uint64_t)us);
-    vl_slot_charge_client(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
+    vl_inside_charge(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
     vl_lease_use_credit(lease, us);
 }
 
@@ -188,8 +188,7 @@ static int take_slot_by_credit_locked(vl_lease_t *lease)
             return 0;
         vl_lease_renew(lease);
     }
-    if (vl_slot_continue(vl_leases.shm, lease->account, VL_SLOT_NO_THREAD, &ticket)
-        != APR_SUCCESS)
+    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, 1, &ticket) != APR_SUCCESS)
         return 0;
     vl_lease_add_ticket_locked(lease, &ticket);
     return 1;
@@ -223,7 +222,7 @@ static int passes_dormant_locked(vl_lease_t *lease)
 }
 
 /* vl_frames_may_begin_fn. Each stream takes a slot while the lease lasts and its account
- * is within its own limits (vl_slot_continue()). */
+ * is within its own limits (VL_ASK_LEASE). */
 static int may_begin(void *context)
 {
     vl_lease_t *lease = context;

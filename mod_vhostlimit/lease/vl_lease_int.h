@@ -107,7 +107,7 @@ struct vl_lease_t {
                                      * began */
     int has_worker;                 /* a worker of the MPM runs it; under the waiters lock */
     int thread_counted;             /* the connection's thread is counted
-                                     * (vl_thread.h) ... */
+                                     * (vl_slot.h) ... */
     apr_uint32_t thread_account;    /* ... for this account */
     apr_array_header_t *tickets;    /* slots for streams that begin */
     apr_uint32_t passed;            /* its part of vl_leases.passed */

@@ -22,7 +22,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "core/vl_engage.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 /* The quantum: CPU time that one lease may use. A longer quantum costs fewer grants, a
  * shorter one gives shorter waits. docs/design/007-leases.md has the measurements. */
@@ -198,9 +198,9 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 static void count_queued_locked(vl_lease_t *lease, int by)
 {
     if (lease->state == RUNNING)
-        vl_waiters_count_with_thread_locked(lease->waiter.account, by);
+        vl_slot_count_thread_waiters(vl_leases.shm, lease->waiter.account, by);
     else
-        vl_waiters_count_parked_locked(lease->waiter.account, by);
+        vl_slot_count_parked(vl_leases.shm, lease->waiter.account, by);
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
@@ -314,7 +314,7 @@ void vl_lease_use_answer_locked(vl_lease_t *lease)
     use_grant_locked(lease, &lease->queue_grant);
 }
 
-/* Counts the thread of the connection for its account (vl_thread.h). Requires the park
+/* Counts the thread of the connection for its account (vl_slot.h). Requires the waiters
  * lock. */
 void vl_lease_count_thread(vl_lease_t *lease)
 {
@@ -322,13 +322,13 @@ void vl_lease_count_thread(vl_lease_t *lease)
         return;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;
-    vl_thread_occupy(vl_leases.shm, lease->account);
+    vl_slot_occupy(vl_leases.shm, lease->account);
 }
 
 void vl_lease_uncount_thread(vl_lease_t *lease)
 {
     if (lease->thread_counted)
-        vl_thread_free(vl_leases.shm, lease->thread_account);
+        vl_slot_unoccupy(vl_leases.shm, lease->thread_account);
     lease->thread_counted = 0;
 }
 
@@ -337,7 +337,7 @@ void vl_lease_uncount_thread(vl_lease_t *lease)
 static int may_have_thread(vl_lease_t *lease)
 {
     if (!lease->thread_counted
-        && vl_thread_try_occupy(vl_leases.shm, lease->account) != APR_SUCCESS)
+        && vl_slot_try_occupy(vl_leases.shm, lease->account) != APR_SUCCESS)
         return 0;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;
@@ -375,7 +375,8 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
     vl_grant_t grant = { 0 };
 
     vl_lease_renew(lease);
-    if (vl_slot_try(vl_leases.shm, lease->account, &grant.ticket) == APR_SUCCESS) {
+    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_NEW, 0, &grant.ticket)
+        == APR_SUCCESS) {
         grant.holds = 1;
         grant.waited_us = lease->waited_us;     /* before the handshake */
         use_grant_locked(lease, &grant);
@@ -416,7 +417,8 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_continue(vl_leases.shm, lease->account, 0, &grant.ticket) != APR_SUCCESS) {
+    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, 0, &grant.ticket)
+        != APR_SUCCESS) {
         vl_lease_uncount_thread(lease);
         return 0;
     }

@@ -9,7 +9,7 @@
 #include "accept/vl_child.h"
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 struct vl_handshake_t {
     vl_grant_t *grant;
@@ -44,7 +44,7 @@ static void release_slot(vl_handshake_t *handshake)
         return;
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
-    vl_thread_occupy(vl_child.shm, handshake->account);
+    vl_slot_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
     cost.client = &handshake->client;
     vl_waiters_end(&handshake->grant->ticket, &cost);
@@ -97,7 +97,7 @@ int vl_handshake_end(vl_handshake_t **handshake)
     us = uncharged_us(ends);
     if (us) {
         vl_charge_part(vl_child.shm, ends->account, us);
-        vl_slot_charge_client(vl_child.shm, ends->account, &ends->client, us, 0);
+        vl_inside_charge(vl_child.shm, ends->account, &ends->client, us, 0);
     }
     return 1;
 }

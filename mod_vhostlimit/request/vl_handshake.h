@@ -5,7 +5,7 @@
 /*
  * Work of a connection before its first request, usually a TLS handshake. The connection
  * begins with a slot, because a handshake uses CPU time. As soon as it has to wait for the
- * client it releases the slot, and its thread is counted as occupied (vl_thread.h). So a
+ * client it releases the slot, and its thread is counted as occupied (vl_slot.h). So a
  * client that opens connections and sends nothing gets no slots, and not all threads.
  * There is no lock. The hooks of the connection call these functions on its thread, and
  * the cleanup of its pool may call vl_handshake_end() on another one.

@@ -31,7 +31,7 @@ static void charge_refusal(const req_t *req)
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
-        vl_slot_charge_client(vl_child.shm, req->account, &req->client,
+        vl_inside_charge(vl_child.shm, req->account, &req->client,
                               (apr_uint64_t)req->cpu_us, 1);
     }
 }
@@ -382,7 +382,7 @@ static int admit_error_page(request_rec *r, req_t *req)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
 
-    if (vl_slot_error_page(vl_child.shm, req->account, &req->admission.ticket) != APR_SUCCESS)
+    if (vl_slot_ask(vl_child.shm, req->account, VL_ASK_ERROR_PAGE, 0, &req->admission.ticket) != APR_SUCCESS)
         return conf->status_code;
     req->is_error_page = req->admission.entered = 1;
     vl_request_begin(req, conf);

@@ -14,7 +14,7 @@
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "core/vl_engage.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the
  * site's cgroup. */
@@ -197,7 +197,7 @@ static apr_uint64_t take_thread_us(apr_uint32_t account)
 void vl_request_unoccupy(vl_grant_t *grant)
 {
     if (grant->occupies)
-        vl_thread_free(vl_child.shm, grant->ticket.account);
+        vl_slot_unoccupy(vl_child.shm, grant->ticket.account);
     grant->occupies = 0;
 }
 
@@ -213,7 +213,7 @@ void vl_request_drop_grant(conn_t *conn)
         return;
     us = take_thread_us(account);
     vl_charge_part(vl_child.shm, account, us);
-    vl_slot_charge_client(vl_child.shm, account, &grant.ticket.client, us, 0);
+    vl_inside_charge(vl_child.shm, account, &grant.ticket.client, us, 0);
     vl_waiters_end(&grant.ticket, NULL);
 }
 
@@ -246,17 +246,17 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
     if (occupies && grant->given_back)
-        vl_thread_occupy(vl_child.shm, req->account);
+        vl_slot_occupy(vl_child.shm, req->account);
     else if (occupies
-             && vl_thread_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
+             && vl_slot_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
         return 0;
     else if (vl_lease_has_thread() && !grant->given_back
-             && vl_thread_exceeds_capacity(vl_child.shm, req->account))
+             && vl_slot_exceeds_threads(vl_child.shm, req->account))
         return 0;
     waited = vl_waiters_wait(req->account, &req->client, is_stream, conf->queue_timeout,
                              grant);
     if (occupies)
-        vl_thread_free(vl_child.shm, req->account);
+        vl_slot_unoccupy(vl_child.shm, req->account);
     if (waited && grant->holds && !is_stream
         && vl_lease_is_gone(vl_request_lease(req->conn))) {
         vl_waiters_end(&grant->ticket, NULL);
@@ -289,8 +289,7 @@ static void get_stream_slot(req_t *req, const vl_conf_t *conf, vl_grant_t *grant
         req->gained = grant->ticket;
         vl_waiters_end(&grant->ticket, NULL);
     }
-    grant->holds = vl_slot_continue(vl_child.shm, req->account,
-                                    VL_SLOT_NO_THREAD | VL_SLOT_CANNOT_WAIT, &grant->ticket)
+    grant->holds = vl_slot_ask(vl_child.shm, req->account, VL_ASK_FORCED, 1, &grant->ticket)
                    == APR_SUCCESS;
     if (!grant->holds && !wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
@@ -303,7 +302,7 @@ static int own_port(const conn_rec *c)
            ? c->client_addr->port : 0;
 }
 
-/* Returns 1 if another running request waits for the connection (vl_slot_call()). */
+/* Returns 1 if another running request waits for the connection (VL_ASK_CALL). */
 static int is_call(const conn_rec *c)
 {
     int port = own_port(c);
@@ -329,16 +328,14 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
     grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
     if (grant->holds)
         return;
-    rv = vl_slot_try(vl_child.shm, req->account, &grant->ticket);
+    rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &grant->ticket);
     if (APR_STATUS_IS_EAGAIN(rv) && is_call(req->r->connection))
-        rv = vl_slot_call(vl_child.shm, req->account, &grant->ticket);
+        rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, 0, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
         if (!req->conn->is_foreign || !vl_slot_queued(vl_child.shm, req->account))
-            rv = vl_slot_continue(vl_child.shm, req->account,
-                                  VL_SLOT_CANNOT_WAIT
-                                  | (takes_no_thread ? VL_SLOT_NO_THREAD : 0),
-                                  &grant->ticket);
+            rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_FORCED, takes_no_thread,
+                             &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
             grant->refused = VL_REASON_QUEUE;
@@ -422,7 +419,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     req->state = req->admission.entered ? REQ_RUNNING : REQ_REFUSED;
     if (req->state == REQ_RUNNING && (is_stream || vl_lease_has_thread())
         && !req->admission.ticket.stream)
-        vl_thread_is_stream(vl_child.shm, &req->admission.ticket);
+        vl_slot_is_stream(vl_child.shm, &req->admission.ticket);
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(vl_child.place, conf->account);
@@ -442,13 +439,13 @@ static void occupy(req_t *req)
     if (req->occupies || req->conn->master || vl_lease_has_thread())
         return;
     req->occupies = 1;
-    vl_thread_occupy(vl_child.shm, req->account);
+    vl_slot_occupy(vl_child.shm, req->account);
 }
 
 static void unoccupy(req_t *req)
 {
     if (req->occupies)
-        vl_thread_free(vl_child.shm, req->account);
+        vl_slot_unoccupy(vl_child.shm, req->account);
     req->occupies = 0;
 }
 
@@ -471,7 +468,7 @@ static void charge_gained(const req_t *req, apr_uint64_t us)
     if (!req->has_gained)
         return;
     vl_charge_part(vl_child.shm, req->gained.account, us);
-    vl_slot_charge_client(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
+    vl_inside_charge(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
 }
 
 /* The cost of a request that got a slot while it ran is charged like that of the others. */

@@ -68,7 +68,7 @@ typedef struct req_t {
     apr_int64_t started;        /* when it was admitted */
     vl_meter_t meter;           /* while it is counted */
     apr_uint32_t task;          /* LISTED: its entry of the table of tasks */
-    int occupies;               /* paused, and its thread is counted (vl_thread.h) */
+    int occupies;               /* paused, and its thread is counted (vl_slot.h) */
     int is_error_page;          /* it was refused, and its ErrorDocument has got a slot */
     int is_slow;                /* its client reads or sends slowly */
     int resets_group;           /* its thread leaves the cgroup at its end */

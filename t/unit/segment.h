@@ -119,7 +119,7 @@ static inline int valid(vl_shm_t *shm)
 static inline int is_empty(vl_shm_t *shm)
 {
     const vl_queue_head_t *q = shm->queue.head;
-    apr_uint32_t c, left = q->running + q->waiting + q->heap_len
+    apr_uint32_t c, left = q->running + q->waiting + q->heap.length
                            + shm->head->calls;
 
     for (c = 0; c < shm->head->children; c++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
-#include "tap.h"
+/* May a request run now? */
+#include "segment.h"
 #include "core/vl_admit.h"
 
 static vl_verdict_e verdict(apr_uint32_t concurrency, apr_uint64_t running)
@@ -106,8 +105,112 @@ static void computes_retry_after(void)
     ok(least == 4 && most == 8, "jitter spreads 4 s over 4 to 8 s");
 }
 
+/* A segment with one child, this process, and n slots. */
+static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
+{
+    vl_shm_t *shm = make(10, 2);
+
+    if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
+        abort();
+    vl_slot_set(shm, slots);
+    return shm;
+}
+
+static vl_admit_e asks(vl_shm_t *shm, apr_uint32_t a, vl_ask_e ask)
+{
+    vl_admit_e why = vl_admit(shm, a, ask);
+    vl_ticket_t ticket;
+
+    if ((vl_slot_ask(shm, a, ask, 0, &ticket) == APR_SUCCESS) != (why == VL_ADMITTED))
+        abort();
+    if (why == VL_ADMITTED)
+        vl_slot_end(shm, &ticket, NULL);
+    return why;
+}
+
+static int lets(vl_shm_t *shm, apr_uint32_t a, vl_admit_e new, vl_admit_e lease,
+                vl_admit_e forced, vl_admit_e error_page, vl_admit_e call)
+{
+    return asks(shm, a, VL_ASK_NEW) == new && asks(shm, a, VL_ASK_LEASE) == lease
+           && asks(shm, a, VL_ASK_FORCED) == forced
+           && asks(shm, a, VL_ASK_ERROR_PAGE) == error_page
+           && asks(shm, a, VL_ASK_CALL) == call;
+}
+
+/* The table of vl_admit.h, line by line. */
+static void each_reason(void)
+{
+    vl_shm_t *shm = alone(2, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
+    vl_ticket_t of_a[4], of_b;
+
+    ok(lets(shm, a, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED, VL_NO_SLOT),
+       "nothing runs: all but a call, which has no caller");
+    enter(shm, b, &of_b);
+    ok(lets(shm, b, VL_NOT_BY_LIMITS, VL_NOT_BY_LIMITS, VL_NOT_BY_LIMITS, VL_ADMITTED,
+            VL_ADMITTED), "at its own limits: error pages and calls");
+    enter(shm, a, &of_a[0]);
+    ok(lets(shm, a, VL_NO_SLOT, VL_ADMITTED, VL_ADMITTED, VL_NO_SLOT, VL_ADMITTED),
+       "no slot is free: leases, what cannot wait, and calls");
+    enter(shm, a, &of_a[1]);
+    enter(shm, a, &of_a[2]);
+    vl_slot_wait(shm, a, 1);
+    ok(lets(shm, a, VL_NOT_BEFORE_OTHERS, VL_NO_SLOT, VL_ADMITTED, VL_NOT_BEFORE_OTHERS,
+            VL_ADMITTED), "another request waits, and leases hold as many slots again");
+    shm = alone(100, 2);
+    a = account(shm, "a", 0);
+    enter(shm, a, &of_a[0]);
+    ok(lets(shm, a, VL_NO_THREAD, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED),
+       "no thread is free: no new connection");
+    ok(valid(shm), "the segment is valid");
+}
+
+static apr_uint32_t begins(vl_queue_t *q, apr_uint32_t a, int is_first)
+{
+    apr_uint32_t n = 0;
+
+    for (; vl_admit_slot(q, a, is_first); n++)
+        vl_queue_begin(q, a);
+    return n;
+}
+
+/* Slots are held by averages. What accounts of sleeping requests hold may all be asleep. */
+static void sleepers_leave_no_processor_idle(void)
+{
+    vl_shm_t *shm = make(10, 2);
+    apr_uint32_t i, n, a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_queue_t *q = &shm->queue;
+
+    q->head->slots = 8;
+    q->head->by_duty = 1;
+    vl_queue_set_duty(q, a, 400, 0, 0);
+    vl_queue_set_duty(q, b, 1000, 0, 0);
+    for (i = 0; i < 100; i++) {
+        vl_queue_arrive(q, a);
+        vl_queue_arrive(q, b);
+    }
+    for (i = 0; i < 20; i++)
+        vl_queue_begin(q, a);
+    ok(!vl_queue_free(q), "20 requests of duty 400 hold 8 slots");
+    n = begins(q, b, 0);
+    ok(n == 4, "an account that computes begins as many as its part of the slots (%u)", n);
+    ok(!vl_admit_slot(q, a, 1), "the sleeping one has no more than four fifths of the slots");
+    for (i = 0; i < 10; i++)
+        vl_queue_end(q, a, 1, 1);
+    n = begins(q, a, 1);
+    ok(n == 6, "if it is first it begins requests until it holds so many (%u)", n);
+    vl_queue_set_duty(q, a, 1000, 0, 0);
+    ok(!vl_admit_slot(q, b, 1), "beside an account that computes, slots are not exceeded");
+    q->head->by_duty = 0;
+    vl_queue_set_duty(q, a, 400, 0, 0);
+    ok(!vl_admit_slot(q, b, 1), "a number that is set is not exceeded");
+}
+
 int main(void)
 {
+    segment_init();
+    each_reason();
+    sleepers_leave_no_processor_idle();
     decides_by_concurrency();
     dryrun_counts_would_be_queued();
     one_account_leaves_some();

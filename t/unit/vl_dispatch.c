@@ -53,7 +53,7 @@ static void enqueue(vl_shm_t *shm, apr_uint32_t n)
 {
     vl_ticket_t ticket;
 
-    if (vl_slot_try_or_wait(shm, n % ACCOUNTS, vl_clock_us(), &ticket) == APR_SUCCESS)
+    if (vl_slot_ask_or_wait(shm, n % ACCOUNTS, vl_clock_us(), &ticket) == APR_SUCCESS)
         vl_slot_end(shm, &ticket, NULL);
 }
 
@@ -68,7 +68,8 @@ static int serve(vl_shm_t *shm, apr_uint32_t n, vl_ticket_t *next, int *has_next
     if (!*has_next && vl_slot_take(shm, next) != APR_SUCCESS)
         return 0;
     adm.ticket = *next;
-    vl_slot_first(shm, adm.ticket.account, &(vl_first_t){ .since_us = vl_clock_us() });
+    vl_segment_cell(shm, shm->self, adm.ticket.account)->first
+        = (vl_first_t){ .since_us = vl_clock_us() };
     vl_slot_begin(shm, 10, &adm);
     enqueue(shm, n);
     *has_next = vl_slot_end_and_take(shm, &adm.ticket, &cost, &charged, next, 1)

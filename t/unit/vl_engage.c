@@ -147,10 +147,10 @@ static void charges_leave_no_debt_to_a_site_alone(void)
     start(8);
     vl_engage_charge(shm, a, 10, 1000, 500000);
     vl_engage_charge(shm, a, 10, 1000, 500000);
-    behind = shm->queue.flows[a].vt - shm->queue.head->vt;
-    ok(behind <= 500000 / 100 * (apr_uint64_t)VL_VT_UNIT, "only the last charge is a debt");
+    behind = shm->queue.flows[a].fair.tag - shm->queue.head->vtime;
+    ok(behind <= 500000 / 100 * (apr_uint64_t)VL_FAIR_UNIT, "only the last charge is a debt");
     vl_engage_charge(shm, b, 1, 1000, 10);
-    ok(shm->queue.flows[b].vt >= shm->queue.head->vt, "another site begins at the present time");
+    ok(shm->queue.flows[b].fair.tag >= shm->queue.head->vtime, "another site begins at the present time");
 }
 
 /* --- in any order ------------------------------------------------------------ */

@@ -7,7 +7,7 @@
 
 #include "segment.h"
 #include "accept/vl_relay.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 #define CHILDREN 4
 
@@ -55,7 +55,7 @@ static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
                               apr_uint32_t a, vl_ticket_t *ret_ticket)
 {
     vl_item_t item = { .grant = { .holds = 1 } };
-    apr_status_t rv = vl_slot_try(acceptor, a, &item.grant.ticket);
+    apr_status_t rv = vl_slot_ask(acceptor, a, VL_ASK_NEW, 0, &item.grant.ticket);
     int fd = fd_open();
 
     if (rv == APR_SUCCESS)
@@ -150,13 +150,13 @@ static void processes_are_short(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_relay_claim(&one);
-    ok(!vl_thread_is_short(&two, 3), "not short: nothing is queued, and more children may start");
-    ok(vl_thread_is_short(&two, 2), "short: no more children may start");
+    ok(!vl_slot_threads_are_short(&two, 3), "not short: nothing is queued, and more children may start");
+    ok(vl_slot_threads_are_short(&two, 2), "short: no more children may start");
     vl_slot_wait(&one, a, 1);
-    ok(vl_thread_is_short(&two, 3), "short: a connection is queued, and no child asks");
+    ok(vl_slot_threads_are_short(&two, 3), "short: a connection is queued, and no child asks");
     vl_slot_unwait(&one, a);
     vl_relay_child_ask(&two);
-    ok(!vl_thread_is_short(&two, 2), "not short: a child asks");
+    ok(!vl_slot_threads_are_short(&two, 2), "not short: a child asks");
 }
 
 /* Prevents further open descriptors; returns the former limit. */

@@ -3,7 +3,7 @@
 #include <sys/poll.h>
 
 #include "segment.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 #define ACCOUNTS 4
 #define CHILDREN 3
@@ -102,10 +102,10 @@ static void a_thread_keeps_an_account(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_shm_child_attach(shm, getpid(), 8);
-    vl_thread_occupy(shm, a);
+    vl_slot_occupy(shm, a);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == NONE, "an account that occupies a thread is kept");
-    vl_thread_free(shm, a);
+    vl_slot_unoccupy(shm, a);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == a && valid(shm), "an account without threads is reused");
 }

@@ -2,7 +2,7 @@
 /* Slots as one process uses them; other children exist only as columns in the segment.
  * Several processes: vl_slot_children.c. */
 #include "segment.h"
-#include "core/vl_capacity.h"
+#include "core/vl_admit.h"
 
 /* A segment with one child, this process. */
 static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
@@ -74,7 +74,7 @@ static void without_a_column(void)
 
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
        && vl_slot_take(shm, &ticket) == APR_EINIT
-       && vl_slot_try(shm, a, &ticket) == APR_EINIT
+       && vl_slot_ask(shm, a, VL_ASK_NEW, 0, &ticket) == APR_EINIT
        && !vl_slot_granted(shm),
        "a child without a column gets no slot");
     vl_slot_end(shm, &ticket, NULL);
@@ -129,7 +129,7 @@ static void a_full_queue_refuses(void)
 /* Returns by how much a ticket has advanced its account's virtual time. */
 static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    return (apr_uint64_t)ticket->charged * VL_VT_UNIT
+    return (apr_uint64_t)ticket->charged * VL_FAIR_UNIT
            / shm->queue.flows[ticket->account].limits.weight;
 }
 
@@ -151,7 +151,7 @@ static void the_least_served_is_next(void)
         vl_slot_take(shm, &ticket);
         for (f = 0; f < 4; f++)
             wrong += f != ticket.account
-                     && flow[f].vt < flow[ticket.account].vt
+                     && flow[f].fair.tag < flow[ticket.account].fair.tag
                                      - vt_of(shm, &ticket);
         vl_slot_wait(shm, ticket.account, vl_clock_us());
         served[ticket.account] += 1 + ticket.account;
@@ -222,7 +222,7 @@ static void slots_do_not_stay_free(void)
                 end(shm, &held[--n], (apr_uint64_t)(rand() % 1000));
             break;
         }
-        idle += q->running < q->slots && q->heap_len > 0;
+        idle += q->running < q->slots && q->heap.length > 0;
         if (q->running > q->slots || n > q->running)
             break;
     }
@@ -257,21 +257,21 @@ static void trying_does_not_bypass_the_queue(void)
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
     vl_ticket_t one, two, three;
 
-    ok(vl_slot_try(shm, b, &one) == APR_SUCCESS && one.account == b,
+    ok(vl_slot_ask(shm, b, VL_ASK_NEW, 0, &one) == APR_SUCCESS && one.account == b,
        "a request takes a free slot");
-    ok(vl_slot_try(shm, b, &two) == APR_EAGAIN,
+    ok(vl_slot_ask(shm, b, VL_ASK_NEW, 0, &two) == APR_EAGAIN,
        "a request above the concurrency limit gets none");
-    ok(vl_slot_try(shm, a, &two) == APR_SUCCESS
-       && vl_slot_try(shm, a, &three) == APR_EAGAIN,
+    ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_SUCCESS
+       && vl_slot_ask(shm, a, VL_ASK_NEW, 0, &three) == APR_EAGAIN,
        "a request above the slots gets none");
     vl_slot_wait(shm, a, vl_clock_us());
     vl_slot_end(shm, &two, NULL);
-    ok(vl_slot_try(shm, a, &two) == APR_EAGAIN && vl_slot_granted(shm),
+    ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_EAGAIN && vl_slot_granted(shm),
        "a released slot goes to a queued request");
     vl_slot_wait(shm, b, vl_clock_us());
     vl_slot_take(shm, &two);
     vl_slot_end(shm, &two, NULL);
-    ok(vl_slot_try(shm, a, &two) == APR_SUCCESS,
+    ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_SUCCESS,
        "an account at its concurrency limit does not delay others");
     vl_slot_end(shm, &one, NULL);
     ok(vl_slot_granted(shm) && valid(shm), "its request is granted a slot below the limit");
@@ -346,7 +346,7 @@ static void a_ticket_is_used(void)
        && snapshot(shm, a).waits[vl_metrics_wait_bucket(5000)] == 1,
        "a queued request is counted");
     end(shm, &adm.ticket, 100);
-    ok(shm->queue.flows[a].vt > shm->queue.flows[b].vt, "a queued request is charged");
+    ok(shm->queue.flows[a].fair.tag > shm->queue.flows[b].fair.tag, "a queued request is charged");
     waits(shm, b, 5);
     vl_slot_take(shm, &adm.ticket);
     vl_slot_begin(shm, 0, &adm);
@@ -365,14 +365,14 @@ static void an_unused_ticket_costs_nothing(void)
 
     enter(shm, a, &ticket);
     end(shm, &ticket, 8000);
-    vt = shm->queue.flows[a].vt;
+    vt = shm->queue.flows[a].fair.tag;
     estimate = shm->queue.flows[a].estimate_us;
     waits(shm, a, 1);
     vl_slot_take(shm, &ticket);
     ok(ticket.charged == estimate && estimate > 900
-       && shm->queue.flows[a].vt > vt, "a grant is charged an estimate");
+       && shm->queue.flows[a].fair.tag > vt, "a grant is charged an estimate");
     vl_slot_end(shm, &ticket, NULL);
-    ok(shm->queue.flows[a].vt == vt
+    ok(shm->queue.flows[a].fair.tag == vt
        && shm->queue.flows[a].estimate_us == estimate,
        "the estimate of an unused grant is refunded");
     ok(metrics(shm, a).busy_us == 8000 && is_empty(shm),
@@ -402,7 +402,7 @@ static void the_ring_does_not_overflow(void)
 /* Returns what an account was charged for its requests, in us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
-    return shm->queue.flows[a].vt * shm->queue.flows[a].limits.weight / VL_VT_UNIT;
+    return shm->queue.flows[a].fair.tag * shm->queue.flows[a].limits.weight / VL_FAIR_UNIT;
 }
 
 static void a_request_that_waits_for_its_client_has_no_slot(void)
@@ -417,10 +417,10 @@ static void a_request_that_waits_for_its_client_has_no_slot(void)
     enter(shm, 0, &first);
     first.stream = 0;
     before = cost_of(shm, 0) - first.charged;
-    ok(vl_slot_try(shm, 1, &second) != APR_SUCCESS, "no slot is free");
+    ok(vl_slot_ask(shm, 1, VL_ASK_NEW, 0, &second) != APR_SUCCESS, "no slot is free");
     vl_slot_pause(shm, &first, 300);
     ok(shm->accounts[0].metrics.charged_us == 300, "a waiting request is charged for its work");
-    ok(vl_slot_try(shm, 1, &second) == APR_SUCCESS, "its slot is granted to another request");
+    ok(vl_slot_ask(shm, 1, VL_ASK_NEW, 0, &second) == APR_SUCCESS, "its slot is granted to another request");
     vl_slot_go_on(shm, &first);
     ok(shm->head->queue.running == 2 && shm->queue.flows[0].running == 1,
        "it continues above the number of slots");
@@ -573,14 +573,14 @@ static void calls_go_ahead_of_their_callers(void)
     apr_uint32_t a = account(shm, "a", 2);
     vl_ticket_t held[8], call[8];
 
-    ok(vl_slot_call(shm, a, &call[0]) != APR_SUCCESS, "no request runs that could have called");
+    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) != APR_SUCCESS, "no request runs that could have called");
     waits(shm, a, 10);
     ok(take_all(shm, held) == 2, "two run, all that may");
-    ok(vl_slot_call(shm, a, &call[0]) == APR_SUCCESS && vl_slot_call(shm, a, &call[1]) == APR_SUCCESS,
+    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) == APR_SUCCESS && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[1]) == APR_SUCCESS,
        "two calls run above slots and concurrency");
-    ok(vl_slot_call(shm, a, &call[2]) != APR_SUCCESS, "no more calls than callers");
+    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[2]) != APR_SUCCESS, "no more calls than callers");
     end(shm, &call[0], 10);
-    ok(vl_slot_call(shm, a, &call[0]) == APR_SUCCESS, "until one has ended");
+    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) == APR_SUCCESS, "until one has ended");
     vl_slot_end(shm, &call[0], NULL);
     vl_slot_end(shm, &call[1], NULL);
     ok(!shm->head->calls && valid(shm), "calls that were not used end too");
@@ -598,7 +598,7 @@ static void automatic_slots_go_by_cpu_time(void)
     waits(shm, b, 50);
     n = take_all(shm, held);
     shm->head->processors = 1;
-    shm->head->auto_on = 1;
+    shm->head->queue.by_duty = 1;
     vl_queue_charge(&shm->queue, b, 1000000);
     for (i = 0; i < n; i++)
         end(shm, &held[i], 10);
@@ -620,16 +620,16 @@ static void leases_exceed_the_slots_by_as_many_again(void)
     vl_ticket_t ticket, running[8];
 
     for (i = 0; i < 6; i++)
-        vl_slot_continue(shm, a, VL_SLOT_NO_THREAD, &running[i]);
+        vl_slot_ask(shm, a, VL_ASK_LEASE, 1, &running[i]);
     ok(shm->queue.head->running == 6, "while nothing waits, a lease continues above the slots");
     for (i = 0; i < 6; i++)
         end(shm, &running[i], 100);
     waits(shm, b, 8);
-    while (vl_slot_continue(shm, a, n % 2 ? VL_SLOT_NO_THREAD : 0, &ticket) == APR_SUCCESS)
+    while (vl_slot_ask(shm, a, VL_ASK_LEASE, n % 2, &ticket) == APR_SUCCESS)
         n++;
     ok(n == 2, "while requests wait, those of leases exceed the slots by as many again (%u)",
        (unsigned)n);
-    ok(vl_slot_continue(shm, a, VL_SLOT_CANNOT_WAIT, &ticket) == APR_SUCCESS,
+    ok(vl_slot_ask(shm, a, VL_ASK_FORCED, 0, &ticket) == APR_SUCCESS,
        "a request that cannot wait exceeds them");
     ok(valid(shm), "the segment is valid");
 }

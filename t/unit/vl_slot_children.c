@@ -6,7 +6,7 @@
 
 #include "segment.h"
 #include "core/vl_inside.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 
 #define CHILDREN 48
 
@@ -152,8 +152,8 @@ static void no_queue_stalls(void)
 /* Tells the others that a waiter of the client arrived now. */
 static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id_t *client)
 {
-    vl_slot_first(child, account, &(vl_first_t){ .key = client->key,
-                                                 .since_us = vl_clock_us() });
+    vl_segment_cell(child, child->self, account)->first
+        = (vl_first_t){ .key = client->key, .since_us = vl_clock_us() };
 }
 
 /* Two children of a site with two clients. Child one holds the only slot. */
@@ -185,8 +185,8 @@ static void a_charged_client_is_behind_in_every_child(void)
     tell_first(&one, a, &flood);
     vl_slot_wait(&two, a, vl_clock_us());
     tell_first(&two, a, &visitor);
-    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
-    vl_slot_charge_client(shm, a, &flood, 100000, 1);
+    shm->inner[a].backlog_us = vl_clock_us();
+    vl_inside_charge(shm, a, &flood, 100000, 1);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "what a client was charged after its child told of it counts");
@@ -207,10 +207,10 @@ static void a_charged_client_hides_no_other(void)
     tell_first(&one, a, &visitor);
     vl_slot_wait(&two, a, vl_clock_us());
     tell_first(&two, a, &flood);
-    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
-    vl_slot_charge_client(shm, a, &visitor, 5000, 1);
-    vl_slot_charge_client(shm, a, &flood, 100000, 1);
-    vl_inside_mine(&two, a)->clients = 2;
+    shm->inner[a].backlog_us = vl_clock_us();
+    vl_inside_charge(shm, a, &visitor, 20000, 1);
+    vl_inside_charge(shm, a, &flood, 100000, 1);
+    vl_segment_waiting(shm, two.self, a)->clients = 2;
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "another client that waits in the child may be first then");
@@ -231,15 +231,15 @@ static void a_client_is_charged_while_others_wait(void)
     vl_slot_set(shm, 1);
     one = view(shm, 0, 10);
     enter(&one, a, &held);
-    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us() - 2000000);
-    vl_slot_charge_client(shm, a, &client, 1000, 1);
+    shm->inner[a].backlog_us = vl_clock_us() - 2000000;
+    vl_inside_charge(shm, a, &client, 1000, 1);
     ok(!vl_clients_find(vl_shm_clients(shm), client.key, &entry),
        "a client is not charged two seconds after a request had to wait");
     vl_slot_wait(&one, a, vl_clock_us() - 2000000);
-    vl_slot_charge_client(shm, a, &client, 1000, 1);
+    vl_inside_charge(shm, a, &client, 1000, 1);
     ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
        "unless a request has waited since");
-    vl_slot_charge_client(shm, a, &client, 500, 0);
+    vl_inside_charge(shm, a, &client, 500, 0);
     ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1500
        && entry.requests == 1, "CPU time of its connection is no request");
     vl_slot_end(&one, &held, NULL);
@@ -267,7 +267,7 @@ static void the_client_that_waited_is_charged(void)
     vl_slot_set(shm, 1);
     one = view(shm, 0, 10);
     enter(&one, a, &held);
-    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
+    shm->inner[a].backlog_us = vl_clock_us();
     held.client = waited;
     vl_slot_end(&one, &held, &cost);
     ok(charged(shm, &is) && !charged(shm, &waited),
@@ -368,21 +368,21 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
-    vl_thread_waiting(&one, a, 1);
+    vl_slot_count_thread_waiters(&one, a, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
-       && vl_thread_only_in_mpm(&one),
+       && vl_slot_only_in_mpm(&one),
        "a paused child is granted as many slots as it has thread waiters");
-    vl_thread_waiting(&one, a, 0);
+    vl_slot_count_thread_waiters(&one, a, -1);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "a paused child is granted no more");
     vl_shm_child_pause(&one, 0);
-    ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "it is granted slots when it resumes");
+    ok(drain(&one) == 1 && !vl_slot_only_in_mpm(&one), "it is granted slots when it resumes");
     for (i = 0; i < 3; i++)
-        vl_thread_occupy(&one, a);
+        vl_slot_occupy(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
-    vl_thread_free(&one, a);
+    vl_slot_unoccupy(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "it has capacity when a connection has ended");
 }
 
@@ -459,7 +459,7 @@ static void dead_children_leave_nothing(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
-    vl_slot_call(&one, a, &call);
+    vl_slot_ask(&one, a, VL_ASK_CALL, 0, &call);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
@@ -564,10 +564,10 @@ static void stress(vl_shm_t *shm)
             vl_slot_unwait(shm, a);
             break;
         case 8:
-            n += n < 8 && (rand() % 2 ? vl_slot_try(shm, a, &held[n])
+            n += n < 8 && (rand() % 2 ? vl_slot_ask(shm, a, VL_ASK_NEW, 0, &held[n])
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
-            n += n < 60 && vl_slot_call(shm, a, &held[n]) == APR_SUCCESS;
+            n += n < 60 && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &held[n]) == APR_SUCCESS;
             vl_shm_child_pause(shm, rand() % 8 == 0);
             break;
         }

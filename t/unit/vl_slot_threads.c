@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thread waiters, and charges while requests run. */
+/* Thread waiters, threads without a slot, and charges while requests run. */
 #include "segment.h"
-#include "core/vl_thread.h"
+#include "core/vl_slot.h"
 #include "core/vl_limited.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
@@ -21,12 +21,12 @@ static void a_waiting_thread_is_granted(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    vl_thread_occupy(shm, a);
-    vl_thread_waiting(shm, a, 1);
+    vl_slot_occupy(shm, a);
+    vl_slot_count_thread_waiters(shm, a, 1);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS, "it gets a slot");
-    vl_thread_waiting(shm, a, 0);
-    vl_thread_free(shm, a);
+    vl_slot_count_thread_waiters(shm, a, -1);
+    vl_slot_unoccupy(shm, a);
     end(shm, &ticket, 5);
     ok(is_empty(shm), "the segment is empty");
 }
@@ -48,7 +48,7 @@ static apr_uint32_t takes(vl_shm_t *shm, apr_uint32_t account)
     vl_ticket_t ticket;
     apr_uint32_t n = 0;
 
-    while (vl_slot_try(shm, account, &ticket) == APR_SUCCESS)
+    while (vl_slot_ask(shm, account, VL_ASK_NEW, 0, &ticket) == APR_SUCCESS)
         n++;
     return n;
 }
@@ -85,7 +85,7 @@ static void what_was_paid_is_not_charged_again(void)
     vl_charge_part(shm, b, 500);
     cost.charged_us = 800;
     vl_slot_end(shm, &ticket, &cost);
-    ok(shm->queue.flows[a].vt == shm->queue.flows[b].vt, "both cost the same");
+    ok(shm->queue.flows[a].fair.tag == shm->queue.flows[b].fair.tag, "both cost the same");
     ok(metrics(shm, b).cpu_us == 900, "and count the same");
 }
 
@@ -105,14 +105,14 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 /* Returns the virtual time from start on, ms of CPU time at the default weight. */
 static apr_uint64_t charged_ms(const vl_shm_t *shm, apr_uint32_t a, apr_uint64_t start)
 {
-    return (shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000);
+    return (shm->queue.flows[a].fair.tag - start) / (1000000 / 100 * VL_FAIR_UNIT / 1000);
 }
 
 static void measured_back_ends(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), i;
-    apr_uint64_t start = shm->queue.flows[a].vt;
+    apr_uint64_t start = shm->queue.flows[a].fair.tag;
     vl_cost_t cost = { 10 * APR_USEC_PER_SEC, 0, 0, NULL };
     vl_ticket_t ticket;
 
@@ -124,7 +124,7 @@ static void measured_back_ends(void)
        "exactly a second is charged");
     ok(shm->accounts[a].backend_permille > 190 && shm->accounts[a].backend_permille <= 200,
        "a fifth of the time in service (%u)", shm->accounts[a].backend_permille);
-    start = shm->queue.flows[a].vt;
+    start = shm->queue.flows[a].fair.tag;
     enter(shm, a, &ticket);
     vl_slot_end(shm, &ticket, &cost);
     ok(charged_ms(shm, a, start) <= 30,
@@ -147,7 +147,7 @@ static void a_long_request_is_charged_once(void)
     vl_ticket_t ticket, other;
 
     enter(shm, a, &ticket);
-    start = shm->queue.flows[a].vt;
+    start = shm->queue.flows[a].fair.tag;
     for (i = 0; i < 100; i++) {
         vl_charge_part(shm, a, 100000);
         cost.charged_us += 100000;
@@ -208,6 +208,98 @@ static void cost_is_known_by(void)
     ok(seen.cost_by == VL_COST_PROCESSES, "then that of its processes too");
 }
 
+/* --- threads that are occupied without a slot ------------------------------- */
+
+static apr_uint32_t occupies(vl_shm_t *shm, apr_uint32_t a)
+{
+    apr_uint32_t n = 0;
+
+    while (n < 1000 && vl_slot_try_occupy(shm, a) == APR_SUCCESS)
+        n++;
+    return n;
+}
+
+static void one_alone_leaves_threads(void)
+{
+    vl_shm_t *shm = with_threads(16, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
+    vl_ticket_t ticket;
+
+    n = occupies(shm, a);
+    ok(n == 12, "of fifteen threads a single account gets twelve (%u)", n);
+    ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &ticket) == APR_EAGAIN,
+       "the account gets no slot that needs a thread");
+    ok(vl_slot_ask(shm, b, VL_ASK_NEW, 0, &ticket) == APR_SUCCESS, "another account gets a slot");
+    ok(occupies(shm, b) > 0, "another account gets a thread for its connection");
+    ok(valid(shm), "the sums hold");
+    vl_slot_unoccupy(shm, a);
+    ok(occupies(shm, a) == 0, "the account gets no thread while others use them");
+    end(shm, &ticket, 1);
+    vl_slot_unoccupy(shm, b);
+    ok(occupies(shm, a) == 1, "the account gets a thread when one is free");
+}
+
+/* The account already has one of the MPM's threads. */
+static void the_first_always_may(void)
+{
+    vl_shm_t *shm = with_threads(4, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+
+    ok(occupies(shm, a) == 3, "a few threads may all be one account's");
+    ok(occupies(shm, b) == 1, "another account gets the first thread");
+    ok(valid(shm), "the sums hold");
+}
+
+static void accounts_without_queue_are_not_refused(void)
+{
+    vl_shm_t *shm = with_threads(16, 100);
+    apr_uint32_t dry = account_with(shm, "dry",
+                                    limits_of(VL_MODE_DRYRUN, 0, 100));
+    apr_uint32_t none = account_with(shm, "none",
+                                     limits_of(VL_MODE_ON, 0, 0));
+
+    ok(occupies(shm, dry) == 1000, "under DryRun no thread is refused");
+    vl_shm_parent_reclaim(shm, getpid());
+    shm = with_threads(16, 100);
+    ok(occupies(shm, none) == 1000, "without a queue no thread is refused");
+}
+
+static void streams_take_no_thread(void)
+{
+    vl_shm_t *shm = with_threads(16, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
+    vl_ticket_t of[14];
+    vl_capacity_t capacity;
+
+    vl_slot_occupy(shm, a);
+    for (n = 0; n < 14; n++) {
+        enter(shm, a, &of[n]);
+        vl_slot_is_stream(shm, &of[n]);
+    }
+    vl_admit_capacity(shm, &capacity);
+    ok(capacity.here == 14, "fourteen streams of a connection have its thread (%u)",
+       capacity.here);
+    ok(valid(shm), "the sums hold");
+    for (n = 0; n < 14; n++)
+        end(shm, &of[n], 1);
+    vl_slot_unoccupy(shm, a);
+    ok(is_empty(shm) && occupies(shm, b) == 12, "the threads are free afterwards");
+}
+
+static void dead_children_leave_no_threads(void)
+{
+    vl_shm_t *shm = with_threads(16, 100);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+
+    vl_slot_occupy(shm, a);
+    enter(shm, a, &ticket);
+    vl_slot_is_stream(shm, &ticket);
+    vl_shm_parent_reclaim(shm, getpid());
+    ok(is_empty(shm) && !vl_segment_cell(shm, 0, a)->occupied
+       && !vl_segment_cell(shm, 0, a)->streams, "a dead child has none");
+}
+
 int main(void)
 {
     segment_init();
@@ -218,5 +310,10 @@ int main(void)
     a_long_request_is_charged_once();
     kills_are_counted_and_reported();
     cost_is_known_by();
+    one_alone_leaves_threads();
+    the_first_always_may();
+    accounts_without_queue_are_not_refused();
+    streams_take_no_thread();
+    dead_children_leave_no_threads();
     return tap_done();
 }
