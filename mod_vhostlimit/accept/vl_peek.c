@@ -167,7 +167,8 @@ static int is_challenge(const unsigned char *line, apr_size_t len)
 static int is_odd(const unsigned char *line, apr_size_t len)
 {
     return *line == ' ' || *line == '\t'
-           || (len > 4 && (line[4] == ' ' || line[4] == '\t') && !strncasecmp((const char *)line, "Host", 4));
+           || (len > 4 && (line[4] == ' ' || line[4] == '\t')
+               && !strncasecmp((const char *)line, "Host", 4));
 }
 
 static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
