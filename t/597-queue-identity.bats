@@ -13,15 +13,14 @@ setup() { requires event; }
 # Classes that look at everything that an expression can see, and modules that change a request
 # before it is admitted.
 start_sites() { # <as start_httpd>...
-  start_httpd -l remoteip -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
-    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' 'VhostLimit On' 'LogLevel notice vhostlimit:trace1' 'ErrorLogFormat "[%m:%l] %M X-N=%{X-N}i"' \
+  start_httpd -l remoteip -l proxy "${ONE_CHILD[@]}" 'ProxyRequests On' '<Proxy *>' 'Require all denied' '</Proxy>' 'VhostLimit On' 'LogLevel notice vhostlimit:trace1' 'ErrorLogFormat "[%m:%l] %M X-N=%{X-N}i"' \
     'RemoteIPHeader X-Forwarded-For' 'RemoteIPInternalProxy 127.0.0.0/8 10.0.0.0/8' 'RequestHeader set X-Class late early' 'SetEnvIf X-N . seen=1' \
     -v "a VhostLimitExempt \"%{REQUEST_URI} == '/health' || %{REQUEST_METHOD} == 'OPTIONS'\"" \
     -v 'a VhostLimitClass api weight=10 "%{REQUEST_URI} =~ m#^/api/#"' -v 'a VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"' \
     -v "a VhostLimitClass lab weight=5 \"-R '192.0.2.0/24'\"" -v "a VhostLimitClass early weight=5 \"%{HTTP:X-Class} =~ /early/\"" \
     -v "a VhostLimitClass env weight=5 \"reqenv('seen') == '1'\"" -v "a VhostLimitClass query weight=5 \"%{QUERY_STRING} =~ /k=/\"" \
     -v 'b VhostLimitKnown Cookie' -v 'b AllowEncodedSlashes NoDecode' -v 'b VhostLimitClass api weight=10 "%{REQUEST_URI} =~ m#^/api/[^/]*$#"' \
-    -v "b VhostLimitClass name weight=3 \"%{SERVER_NAME} == 'b.test' && %{SERVER_PORT} == '80'\"" \
+    -v "b VhostLimitClass name weight=3 \"%{SERVER_NAME} == 'b.test' && %{SERVER_PORT} == '80'\"" -v 'b VhostLimitClass file weight=3 "%{REQUEST_FILENAME} =~ /./"' \
     -v 'c AllowEncodedSlashes On' -v 'c MergeSlashes Off' -v 'c VhostLimitAccounts Host' -v 'c ServerAlias *.c.test' \
     -v 'c VhostLimitClass api weight=10 "%{REQUEST_URI} =~ m#^/api/[^/]*/.#"' -v "c VhostLimitClass line weight=10 \"%{THE_REQUEST} =~ m#api#\"" "$@"
 }
@@ -44,7 +43,7 @@ heads_agree() { # <number of heads> <seed> [proxy]
 }
 
 @test "a request belongs to the site, the class and the client that it waits as, for any head" {
-  requires mod_remoteip
+  requires mod_remoteip mod_proxy
   local count=1000
   [[ -z ${VL_LONG:-} ]] || count=100000
   start_sites
@@ -55,7 +54,7 @@ heads_agree() { # <number of heads> <seed> [proxy]
 }
 
 @test "a request belongs to the site, the class and the client that it waits as, behind PROXY headers" {
-  requires mod_remoteip
+  requires mod_remoteip mod_proxy
   local count=300
   [[ -z ${VL_LONG:-} ]] || count=30000
   # shellcheck disable=SC2034  # check_log reads it
@@ -68,8 +67,7 @@ heads_agree() { # <number of heads> <seed> [proxy]
 start_shared() { # <line of a>...
   local args=()
   while (($#)); do args+=(-v "a $1"); shift; done
-  start_httpd -l remoteip -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
-    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' 'VhostLimit On' 'VhostLimitSlots 1' 'RemoteIPHeader X-Forwarded-For' \
+  start_httpd -l remoteip "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'RemoteIPHeader X-Forwarded-For' \
     'RemoteIPInternalProxy 127.0.0.0/8' -v 'a AllowEncodedSlashes NoDecode' "${args[@]}"
 }
 

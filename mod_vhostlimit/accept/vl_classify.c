@@ -23,8 +23,9 @@
 #include "config/vl_scratch.h"
 #include "config/vl_sharing.h"
 
-/* Bytes of a head that are read. */
+/* Bytes of a head that are read at first, and of one that is longer. */
 #define PEEK_SIZE 8192
+#define PEEK_MAX 32768
 /* Clients can send names that are not configured, so the cache is bounded. A full
  * cache is cleared. */
 #define CACHE_MAX 32768
@@ -39,6 +40,7 @@ static struct {
     apr_int64_t acme_since_us;      /* begin of a second, and ... */
     int acme;                       /* ... validations of ACME in it */
     int has_paths;                  /* some server has a ServerPath */
+    char *bytes;                    /* PEEK_MAX */
 } classifier;
 
 typedef struct map_key_t {
@@ -53,6 +55,7 @@ void vl_classify_child_init(void)
     apr_pool_create(&classifier.cache_pool, vl_child.pool);
     classifier.cache = apr_hash_make(classifier.cache_pool);
     apr_pool_create(&classifier.scratch, vl_child.pool);
+    classifier.bytes = apr_palloc(vl_child.pool, PEEK_MAX);
     classifier.buckets = apr_bucket_alloc_create(vl_child.pool);
     for (s = vl_child.main_server; s; s = s->next)
         classifier.has_paths |= s->path != NULL;
@@ -199,14 +202,14 @@ static void set_server(const server_rec *s, const char *host, vl_classified_t *r
 }
 
 /* Returns the scratch request of the head, or NULL if httpd would refuse it. */
-static request_rec *read_head(server_rec *s, const char *bytes, apr_size_t len, int is_cut,
+static request_rec *read_head(server_rec *s, const char *bytes, apr_size_t len,
                               apr_sockaddr_t *local, apr_sockaddr_t *remote)
 {
     request_rec *r;
 
     apr_pool_clear(classifier.scratch);
     r = vl_scratch_request(classifier.scratch, vl_child.main_server, local, remote);
-    return vl_scratch_read(r, s, bytes, len, is_cut, classifier.buckets) ? r : NULL;
+    return vl_scratch_read(r, s, bytes, len, classifier.buckets) ? r : NULL;
 }
 
 /* Returns 1 if the connection is a validation of ACME, and few of them have come in this second: it
@@ -226,15 +229,15 @@ static int is_validation(const vl_peek_t *peek)
 }
 
 /* Finds the site, the client and the exemption of a connection as httpd and the admission of
- * its request (vl_hooks.c) will find them. A head that httpd would refuse waits in the class
- * "other" of the site that it names, as the client of its address. */
-static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr_t *local,
+ * its request (vl_hooks.c) will find them. A head that httpd would refuse, or that is too long to
+ * be read here, waits in the class "other" of the site that it names, as the client of its address. */
+static void identify(const char *bytes, apr_size_t len, int is_complete, apr_sockaddr_t *local,
                      apr_sockaddr_t *remote, const vl_peek_t *peek, vl_classified_t *ret_found)
 {
     const vl_conf_t *conf;
     request_rec *r = NULL;
     apr_sockaddr_t in_header, *client = remote;
-    int has_head = !peek->tls && !peek->http2, has_header, asks_remoteip;
+    int has_head = is_complete && !peek->tls && !peek->http2, has_header, asks_remoteip;
     int is_plain = !has_head || (peek->is_plain && (*peek->host || !classifier.has_paths));
 
     has_header = is_proxy_header_expected(local, remote, peek);
@@ -245,7 +248,7 @@ static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr
         len -= peek->proxy_length;
     }
     if (!is_plain)
-        r = read_head(NULL, bytes, len, is_cut, local, remote);
+        r = read_head(NULL, bytes, len, local, remote);
     if (r)
         set_server(r->server, r->hostname, ret_found);
     else
@@ -253,7 +256,7 @@ static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr
     conf = vl_conf_get(ret_found->server);
     asks_remoteip = has_head && must_ask_remoteip(conf, ret_found->account);
     if (has_head && is_plain && needs_request(conf, asks_remoteip))
-        r = read_head((server_rec *)ret_found->server, bytes, len, is_cut, local, remote);
+        r = read_head((server_rec *)ret_found->server, bytes, len, local, remote);
     if (r)
         set_client(r, client);
     if (r && asks_remoteip && !has_header)
@@ -282,13 +285,25 @@ static void set_default_server(const struct sockaddr_storage *local,
         ret_found->in_lines--;
 }
 
+/* Returns how many bytes of a longer head are read: never more than the socket can hold. */
+static size_t size_of_long(int fd)
+{
+    int room = 0;
+    socklen_t length = sizeof(room);
+
+    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, &length);
+    return room / 4 < PEEK_MAX ? PEEK_SIZE : PEEK_MAX;
+}
+
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
                           const struct sockaddr_storage *remote, socklen_t addr_len,
                           vl_classified_t *ret_found)
 {
-    char bytes[PEEK_SIZE];
-    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    char *bytes = classifier.bytes;
+    size_t size = PEEK_SIZE;
+    ssize_t n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
     apr_sockaddr_t local_sa, remote_sa;
+    vl_peek_e result;
     vl_peek_t peek;
 
     if (n < 0 && errno == EAGAIN) {
@@ -297,8 +312,14 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     }
     if (n <= 0)
         return VL_CLASSIFY_CLOSED;
-    if (vl_peek(bytes, (apr_size_t)n, &peek) == VL_PEEK_MORE
-        && n < (ssize_t)sizeof(bytes)) {
+    result = vl_peek(bytes, (apr_size_t)n, &peek);
+    if (result == VL_PEEK_MORE && n == PEEK_SIZE && (size = size_of_long(fd)) > PEEK_SIZE) {
+        n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
+        if (n <= 0)
+            return VL_CLASSIFY_CLOSED;
+        result = vl_peek(bytes, (apr_size_t)n, &peek);
+    }
+    if (result == VL_PEEK_MORE && n < (ssize_t)size) {
         set_default_server(local, addr_len, bytes, n, ret_found);
         return VL_CLASSIFY_SOME;
     }
@@ -307,7 +328,7 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
     ret_found->http11 = peek.http11;
-    identify(bytes, (apr_size_t)n, n == (ssize_t)sizeof(bytes), &local_sa, &remote_sa, &peek,
+    identify(bytes, (apr_size_t)n, result != VL_PEEK_MORE, &local_sa, &remote_sa, &peek,
              ret_found);
     return VL_CLASSIFY_ALL;
 }

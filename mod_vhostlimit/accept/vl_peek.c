@@ -162,6 +162,15 @@ static int is_challenge(const unsigned char *line, apr_size_t len)
     return len >= sizeof(path) - 1 && !memcmp(line, path, sizeof(path) - 1);
 }
 
+/* Returns 1 for lines from which httpd may read another host than host_line(): one that continues
+ * the line before, and a blank before the colon (HttpProtocolOptions Unsafe). */
+static int is_odd(const unsigned char *line, apr_size_t len)
+{
+    return *line == ' ' || *line == '\t'
+           || (len > 4 && (line[4] == ' ' || line[4] == '\t')
+               && !strncasecmp((const char *)line, "Host", 4));
+}
+
 static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
 {
     vl_peek_e result = host->at ? keep_host(peek, host->at, host->len) : VL_PEEK_NO_HOST;
@@ -173,7 +182,7 @@ static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
 static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
 {
     span_t host = { NULL, 0 }, line;
-    int lines = 0, absolute = 0, hosts = 0, has_path = 0;
+    int lines = 0, absolute = 0, hosts = 0, has_path = 0, odd = 0;
 
     while (in.len) {
         const unsigned char *end = memchr(in.at, '\n', in.len);
@@ -185,7 +194,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         if (!len || (len == 1 && *in.at == '\r')) {
             /* Empty lines before the request line are skipped. */
             if (lines)
-                return end_of_head(peek, &host, has_path && hosts < 2);
+                return end_of_head(peek, &host, has_path && hosts < 2 && !odd);
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
@@ -200,11 +209,14 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
                  && !absolute) {
             host = line;
         }
+        else {
+            odd |= is_odd(in.at, len);
+        }
         in.len -= len + 1;
         in.at = end + 1;
     }
     /* For callers that do not wait for the rest. */
-    end_of_head(peek, &host, has_path && hosts < 2);
+    end_of_head(peek, &host, has_path && hosts < 2 && !odd);
     return VL_PEEK_MORE;
 }
 

@@ -24,8 +24,8 @@ typedef struct vl_peek_t {
     int tls;                        /* host is from the SNI of a ClientHello */
     int acme;                       /* a validation of ACME: a ClientHello that asks for acme-tls/1
                                      * (RFC 8737), or http-01 (RFC 8555, 8.3) */
-    int is_plain;                   /* the target is a path, with at most one Host line: host
-                                     * is the one that httpd finds */
+    int is_plain;                   /* the target is a path, with at most one Host line and no
+                                     * folded line: host is the one that httpd finds */
     int http11;                     /* the protocol is HTTP/1.1 */
     apr_size_t proxy_length;        /* bytes of the PROXY header; 0: there is none */
     unsigned char client[16];       /* the address in a PROXY header ... */

@@ -77,31 +77,23 @@ request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
 
 typedef struct head_t {
     const char *at, *end;
-    int is_cut;
 } head_t;
 
-/* Input filter: returns the next line, as the core's filter does. An incomplete last line is
- * left out, and the empty line at the end of the head is put in its place. */
+/* Input filter: returns the next line, as the core's filter does. */
 static apr_status_t next_line(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode,
                               apr_read_type_e block, apr_off_t readbytes)
 {
     head_t *head = f->ctx;
     const char *line = head->at, *end = memchr(line, '\n', (apr_size_t)(head->end - line));
-    apr_size_t length = end ? (apr_size_t)(end + 1 - line) : 2;
 
     (void)mode;
     (void)block;
     (void)readbytes;
-    if (!end && !head->is_cut)
+    if (!end)
         return APR_EOF;
-    if (!end) {
-        line = "\r\n";
-        head->is_cut = 0;
-    }
-    else {
-        head->at = end + 1;
-    }
-    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(line, length, f->c->bucket_alloc));
+    head->at = end + 1;
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(line, (apr_size_t)(head->at - line),
+                                                           f->c->bucket_alloc));
     return APR_SUCCESS;
 }
 
@@ -161,12 +153,12 @@ static int choose_server(request_rec *r, server_rec *server)
 }
 
 int vl_scratch_read(request_rec *r, server_rec *server, const char *bytes, apr_size_t len,
-                    int is_cut, apr_bucket_alloc_t *alloc)
+                    apr_bucket_alloc_t *alloc)
 {
     static ap_filter_rec_t record = { .name = "VHOSTLIMIT_HEAD",
                                       .filter_func = { .in_func = next_line },
                                       .ftype = AP_FTYPE_NETWORK };
-    head_t head = { bytes, bytes + len, is_cut };
+    head_t head = { bytes, bytes + len };
     ap_filter_t filter = { .frec = &record, .ctx = &head, .r = r, .c = r->connection };
     apr_bucket_brigade *bb;
     int is_read;

@@ -17,10 +17,9 @@ request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
 /* Reads the first bytes of a connection into the scratch request with the functions by which
  * httpd reads a request (ap_read_request(), protocol.c): the request line, the target, the
  * header lines, the host name and the server. server: the one that the Host line names, or NULL:
- * httpd's search, which compares all names. is_cut: the head may be longer than the bytes; its
- * complete lines are read. alloc: of the calling thread. Returns 0 if httpd would refuse the
- * head. */
+ * httpd's search, which compares all names. alloc: of the calling thread. Returns 0 if httpd would
+ * refuse the head. */
 int vl_scratch_read(request_rec *r, server_rec *server, const char *bytes, apr_size_t len,
-                    int is_cut, apr_bucket_alloc_t *alloc);
+                    apr_bucket_alloc_t *alloc);
 
 #endif

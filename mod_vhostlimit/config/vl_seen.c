@@ -5,12 +5,14 @@
 #include <http_config.h>
 #include <http_core.h>
 
-/* Returns the path as ap_process_request_internal() (request.c) makes it before <Location> is
- * compared. A path that httpd refuses there has some result, which is the same each time. */
+/* Returns the path as ap_parse_uri() (protocol.c) finds it, and ap_process_request_internal()
+ * (request.c) makes it before <Location> is compared. A path that httpd refuses there has some
+ * result, which is the same each time. Requests to a forward proxy have another r->uri. */
 static char *decoded_path(const request_rec *r)
 {
     const core_dir_config *dir = ap_get_core_module_config(r->server->lookup_defaults);
-    char *path = apr_pstrdup(r->pool, r->uri);
+    char *path = apr_pstrdup(r->pool, r->parsed_uri.path ? r->parsed_uri.path
+                                      : r->method_number == M_OPTIONS ? "*" : "/");
 
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 118)
     const core_server_config *server = ap_get_core_module_config(r->server->module_config);
@@ -38,12 +40,16 @@ static char *decoded_path(const request_rec *r)
 void vl_seen_begin(request_rec *r, apr_table_t *sent, vl_seen_t *ret_saved)
 {
     ret_saved->uri = r->uri;
+    ret_saved->filename = r->filename;
+    ret_saved->handler = r->handler;
     ret_saved->headers_in = r->headers_in;
     ret_saved->headers_out = r->headers_out;
     ret_saved->err_headers_out = r->err_headers_out;
     ret_saved->subprocess_env = r->subprocess_env;
     ret_saved->notes = r->notes;
     r->uri = decoded_path(r);
+    r->filename = apr_pstrdup(r->pool, "");
+    r->handler = NULL;
     r->headers_in = sent;
     /* ap_expr_exec() adds Vary here. */
     r->headers_out = apr_table_make(r->pool, 1);
@@ -55,6 +61,8 @@ void vl_seen_begin(request_rec *r, apr_table_t *sent, vl_seen_t *ret_saved)
 void vl_seen_end(request_rec *r, const vl_seen_t *saved)
 {
     r->uri = saved->uri;
+    r->filename = saved->filename;
+    r->handler = saved->handler;
     r->headers_in = saved->headers_in;
     r->headers_out = saved->headers_out;
     r->err_headers_out = saved->err_headers_out;

@@ -5,13 +5,14 @@
 /* What VhostLimitExempt, VhostLimitClass and VhostLimitKnown see of a request, in the
  * acceptor's queue and at admission: the request line and the header lines as the client sent
  * them, the path that <Location> compares (decoded and normalized), the address that
- * mod_remoteip finds, and no variables or notes. The functions keep no state and need no lock;
+ * mod_remoteip finds, and no file, handler, variables or notes. The functions keep no state and need no lock;
  * any thread of a child process may call them. */
 
 #include <httpd.h>
 
 typedef struct vl_seen_t {
-    char *uri;
+    char *uri, *filename;
+    const char *handler;
     apr_table_t *headers_in, *headers_out, *err_headers_out, *subprocess_env, *notes;
 } vl_seen_t;
 

@@ -55,6 +55,8 @@ sub fields {
     push @fields, "X-Class: " . one('early', 'late') for 1 .. one(0, 0, 1, 2);
     push @fields, one('Content-Length: 0', 'Content-Length: x', 'Transfer-Encoding: x', 'Expect: x', 'Bad Name: x', 'no colon', ': empty', "X: \x01", 'X : y', 'X: ' . 'y' x 7000, 'X: ' . 'y' x 9000) if rand(100) < 12;
     push @fields, "X-Folded: a\r\n b", "X-Class: ea\r\n\trly" if rand(100) < 4;
+    push @fields, one("Host:\r\n " . one(@hosts), "Host: a.test\r\n\tx", "X-Folded: a\r\n Host: b.test", 'Host : ' . one(@hosts)) if rand(100) < 4;
+    push @fields, map { "X-Long$_: " . 'y' x one(3000, 8000) } 1 .. 1 + int rand 4 if rand(100) < 4;
     @fields = map { $_->[1] } sort { $a->[0] <=> $b->[0] } map { [rand, $_] } @fields;
     return @fields;
 }

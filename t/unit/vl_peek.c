@@ -138,6 +138,8 @@ static void plain_heads(void)
 {
     ok(is_plain(GET "Host: a.example\r\n\r\n") && is_plain(GET "Host:\r\n\r\n")
        && is_plain("GET / HTTP/1.0\r\nA: b\r\n\r\n"), "a path, and one Host line or none, are plain");
+    ok(!is_plain(GET "Host:\r\n a\r\n\r\n") && !is_plain(GET "Host: a\r\n\tb\r\n\r\n")
+       && !is_plain(GET "Host : a\r\n\r\n"), "folded lines, and a blank before the colon, are not");
     ok(!is_plain(GET "Host: a\r\nHost: a\r\n\r\n") && !is_plain("GET  / HTTP/1.1\r\nHost: a\r\n\r\n")
        && !is_plain("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
        && !is_plain("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n")
