@@ -115,6 +115,25 @@ order() { # <name of the last one in the queue>
   is "$(order s5)" 'k1 s1 s2 s3 s4 s5'
 }
 
+@test "a kept connection whose last request had no cookie waits as a stranger" {
+  local kept cookie line
+  start_site 'VhostLimitClients Off' 'VhostLimitKnown Cookie'
+  is "$(get a '/cgi/cookies.sh?private')" 200
+  cookie=$(answer_head Set-Cookie)
+  exec {kept}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  for line in "Cookie: ${cookie%%;*}" 'X: none'; do
+    printf 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n%s\r\n\r\n' "$line" >&"$kept"
+    while read -r -u "$kept" line && [[ $line != 'page of a' ]]; do :; done
+  done
+  settles a running 0
+  hold_request held
+  queue_up s1:11
+  printf 'GET /cgi/hold.sh?k1 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n' >&"$kept"
+  wait_until 20 has_waiting a 2
+  is "$(order s1)" 's1 k1'
+  exec {kept}>&-
+}
+
 @test "VhostLimitKnown Cookie: a response that a shared cache may store has no cookie" {
   local query
   start_site 'VhostLimitKnown Cookie' 'DirectoryIndex /cgi/cookies.sh'

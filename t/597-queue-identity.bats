@@ -110,7 +110,7 @@ visitors_beside() { # <head of the client>
   start_shared
   ordinary=$(visitors_beside "GET /cgi/echo.sh/x HTTP/1.1\r\nHost: a.test$from")
   for head in 'GET /cgi/echo.sh/x\r\nHost: a.test' 'GET /x y HTTP/1.1\r\nHost: a.test' 'GET /x HTTP/1.1\r\nHost: a.test\r\nHost: a.test' \
-    'GET /x HTTP/9.1\r\nHost: a.test' 'GET /x HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: x' "GET /x HTTP/1.1\r\nHost: a.test\r\nX: $(printf '%09000d' 0)" 'x\r\n'; do
+    'GET /x HTTP/9.1\r\nHost: a.test' 'GET /x HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: x' "GET /x HTTP/1.1\r\nHost: a.test\r\nX: $(printf '%09000d' 0)" 'x\r\n' 'PRI * HTTP/2.0'; do
     at_least "$(visitors_beside "$head$from")" $((ordinary / 3)) "answers of visitors beside $(printf '%.60s' "$head")"
   done
 }

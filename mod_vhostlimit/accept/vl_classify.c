@@ -11,6 +11,7 @@
 #include <apr_strings.h>
 #include <http_config.h>           /* before http_vhost.h */
 #include <http_core.h>
+#include <http_protocol.h>
 #include <http_vhost.h>
 
 #include "accept/vl_child.h"
@@ -326,10 +327,12 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     address_of(&local_sa, local, addr_len);
     address_of(&remote_sa, remote, addr_len);
     ret_found->tls = peek.tls;
-    ret_found->http2 = peek.http2;
     ret_found->http11 = peek.http11;
     identify(bytes, (apr_size_t)n, result != VL_PEEK_MORE, &local_sa, &remote_sa, &peek,
              ret_found);
+    /* Where it is not allowed, httpd answers the preface as a wrong request. */
+    ret_found->http2 = peek.http2 && ap_is_allowed_protocol(NULL, NULL, (server_rec *)ret_found->server,
+                                                               "h2c");
     return VL_CLASSIFY_ALL;
 }
 

@@ -516,7 +516,7 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
      * these fields without the lock. */
     if (!lease->http2 && lease->account_known && lease->account == account
         && lease->queue_timeout_us == timeout_us && lease->client_id.key == client->key
-        && lease->client_id.class_no == client->class_no)
+        && lease->client_id.class_no == client->class_no && lease->client_id.band == client->band)
         return;
     vl_waiters_lock();
     lease->account = account;
