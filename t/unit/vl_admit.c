@@ -206,9 +206,42 @@ static void sleepers_leave_no_processor_idle(void)
     ok(!vl_admit_slot(q, b, 1), "a number that is set is not exceeded");
 }
 
+/* An account that is behind in CPU time may exceed the slots by what its estimate says it lacks. */
+static void owed_time_exceeds_slots(void)
+{
+    vl_shm_t *shm = make(10, 2);
+    apr_uint32_t i, n, a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_queue_t *q = &shm->queue;
+
+    q->head->slots = 8;
+    q->head->by_duty = 1;
+    vl_queue_set_duty(q, a, 350, 0, 0);
+    vl_queue_set_duty(q, b, 1000, 0, 0);
+    q->flows[a].estimate_us = 10000;
+    for (i = 0; i < 400; i++) {
+        vl_queue_arrive(q, a);
+        vl_queue_arrive(q, b);
+    }
+    for (i = 0; i < 20; i++)
+        vl_queue_begin(q, a);
+    for (i = 0; i < 12; i++)
+        vl_queue_begin(q, b);
+    vl_queue_charge(q, b, 250000);
+    ok(!vl_admit_slot(q, a, 1), "50 ms behind: what may not have been charged yet is not owed");
+    vl_queue_charge(q, b, 200000);
+    ok(!vl_admit_slot(q, a, 0), "250 ms behind, but another one is due: nothing");
+    n = begins(q, a, 1);
+    ok(n == 10, "due, it begins as many as it lacks beyond that (%u)", n);
+    vl_queue_charge(q, b, 60000000);
+    vl_queue_begin(q, b);
+    n = begins(q, a, 1);
+    ok(n == 62, "and never holds more than four times the slots (%u)", n);
+}
+
 int main(void)
 {
     segment_init();
+    owed_time_exceeds_slots();
     each_reason();
     sleepers_leave_no_processor_idle();
     decides_by_concurrency();
