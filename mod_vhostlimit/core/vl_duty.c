@@ -12,6 +12,7 @@
 #include "base/vl_clock.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 static task_t *entry_of(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
 {
@@ -113,6 +114,18 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
 apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
+{
+    apr_uint32_t wants = cpu * VL_AUTO_PER_CPU, duty;
+
+    if (awake >= 1000)
+        return 1000;
+    duty = wants * 1000 / (wants + 1000 - awake);
+    if (duty > awake)
+        duty = awake;
+    return duty > VL_DUTY_MIN ? duty : VL_DUTY_MIN;
 }
 
 apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)

@@ -117,6 +117,11 @@ typedef struct vl_duty_t {
 
 /* Sampler: returns the number of running requests of the account. Takes no lock. */
 apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns the duty of requests that were seen awake for a part of their time and had a part of a
+ * processor each; all in permille. On a crowded processor they are awake for long without having
+ * it, and a limit of what is awake would let fewer of them run than can use their share. So what
+ * counts is how long they would be awake if VL_AUTO_PER_CPU requests shared the processor. */
+apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu);
 /* Sampler: returns the CPU time that the account was charged since the start, us. Takes no lock. */
 apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */

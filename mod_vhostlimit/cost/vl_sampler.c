@@ -14,7 +14,6 @@
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
 #include "core/vl_queue.h"
-#include "core/vl_slot.h"
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
 
@@ -272,20 +271,6 @@ static void count_served(sampler_t *s, apr_uint32_t number, account_t *account, 
     account->served_at_us = s->now_us;
 }
 
-/* Returns the duty that requests have which were seen awake for this part of their time. On a
- * crowded processor they are awake for long without having it, and a limit of what is awake would
- * let fewer of them run than can use their share. So what counts is how long they would be awake
- * if VL_AUTO_PER_CPU requests shared the processor. */
-static apr_uint32_t settled(const account_t *account)
-{
-    apr_uint64_t awake = (apr_uint64_t)account->cpu * VL_AUTO_PER_CPU, asleep = 1000 - account->duty;
-    apr_uint64_t duty = awake + asleep ? awake * 1000 / (awake + asleep) : 1000;
-
-    if (duty > account->duty)
-        duty = account->duty;
-    return duty > VL_DUTY_MIN ? (apr_uint32_t)duty : VL_DUTY_MIN;
-}
-
 /* Computes the account's duty from this round. A request that holds a slot and has no entry
  * yet waits for a thread or for its connection to be taken up, so it wants a processor. */
 static void average(sampler_t *s, apr_uint32_t number, account_t *account)
@@ -324,14 +309,14 @@ static void publish(sampler_t *s)
 
         average(s, s->active[i], account);
         s->duties[n] = duty;
-        s->duties[n].duty = settled(account);
+        s->duties[n].duty = vl_duty_settled(account->duty, account->cpu);
         sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
     }
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0 };
+        const vl_duty_t duty = { s->before[i], vl_duty_settled(account->duty, account->cpu), 0, 0, 0 };
 
         if (account->round != s->round)
             s->duties[n++] = duty;

@@ -2,6 +2,7 @@
 /* May a request run now? */
 #include "segment.h"
 #include "core/vl_admit.h"
+#include "core/vl_duty.h"
 
 static vl_verdict_e verdict(apr_uint32_t concurrency, apr_uint64_t running)
 {
@@ -238,9 +239,21 @@ static void owed_time_exceeds_slots(void)
     ok(n == 62, "and never holds more than four times the slots (%u)", n);
 }
 
+static void crowding_is_no_wish(void)
+{
+    ok(vl_duty_settled(1000, 10) == 1000 && vl_duty_settled(1000, 1000) == 1000,
+       "requests that are always awake count fully, however little they get");
+    ok(vl_duty_settled(15, 15) == VL_DUTY_MIN && vl_duty_settled(50, 30) == 50,
+       "on a free processor what they use counts");
+    ok(vl_duty_settled(646, 8) == 153, "3 ms in 200 ms that take 570 ms on a crowded one: not 646");
+    ok(vl_duty_settled(900, 125) == 900, "what computes on a processor with 8 others counts nearly fully");
+    ok(vl_duty_settled(0, 0) == VL_DUTY_MIN, "what sleeps counts the least");
+}
+
 int main(void)
 {
     segment_init();
+    crowding_is_no_wish();
     owed_time_exceeds_slots();
     each_reason();
     sleepers_leave_no_processor_idle();
