@@ -150,7 +150,7 @@ cell_packages() { # <cell> <option of configure>
   local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libseccomp-dev libssl-dev perl curl ca-certificates)
   case $1 in
     rh-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq) ;;
-    httpd-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-dev zlib1g-dev libxml2-dev libnghttp2-dev libcurl4-openssl-dev liblua5.4-dev libbrotli-dev libexpat1-dev jq git buildah netavark) ;;
+    httpd-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-dev zlib1g-dev libxml2-dev libnghttp2-dev libcurl4-openssl-dev liblua5.4-dev libbrotli-dev libexpat1-dev git buildah) ;;
     *) packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev) ;;
   esac
   [[ $2 != --with-libcgroup ]] || packages+=(lintian autopkgtest piuparts git)
@@ -168,15 +168,10 @@ cell_packages() { # <cell> <option of configure>
 # Installs the Apache that is not Debian's: that of --httpd, with the user of Red Hat's
 # package, or a release that is built as the image httpd:2.4 has it.
 cell_apache() { # <cell>
-  local url
   case $1 in
     rh-*) ;;
     httpd-*)
-      url=$(curl -fsSL -H 'Accept: application/vnd.pypi.simple.v1+json' https://pypi.org/simple/mod-wsgi-httpd/ |
-        jq -r --arg version "${1#httpd-}" '[.files[].url | select(test("mod_wsgi_httpd-" + $version + "[.][0-9]+[.]tar[.]gz$"))] | last') || return 1
-      cd /root || return 1
-      curl -fsSL "${url/#..\/../https://pypi.org}" | tar -xz || return 1
-      tar -xzf mod_wsgi_httpd-*/upstream/"$1".tar.gz && cd "$1" || return 1
+      cd /root && tar -xzf pypi/mod_wsgi_httpd-* && tar -xzf mod_wsgi_httpd-*/upstream/"$1".tar.gz && cd "$1" || return 1
       ./configure --prefix=/usr/local/apache2 --enable-mpms-shared=all --enable-mods-shared=reallyall && make -s && make -s install
       return
       ;;
@@ -295,9 +290,10 @@ run_cell() { # <name> <suite> <option of configure>
       mkdir "$pristine_root/root/httpd-tree"
       cp -a "${trees[$name]}/." "$pristine_root/root/httpd-tree/"
     fi
+    [[ $name != httpd-* ]] || put_pypi mod-wsgi-httpd "mod_wsgi_httpd-${name#httpd-}." .tar.gz || status=1
     [[ $option == '' ]] || ln "$pristine_base" "$pristine_root/root/base.tar" 2>/dev/null || cp "$pristine_base" "$pristine_root/root/base.tar"
     say "$name: building and testing; see $log"
-    pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" "$suite_too" \
+    ((status)) || pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" "$suite_too" \
       >"$facts" 2>"$log" || status=$?
   else
     status=1
@@ -321,6 +317,17 @@ cell_finish() {
   else
     pristine_remove
   fi
+}
+
+# Puts a file of PyPI into the root: the newest whose name begins and ends so.
+put_pypi() { # <project> <begin> <end>
+  local address file=
+  mkdir -p "$pristine_cache/pypi" "$pristine_root/root/pypi"
+  address=$(curl -fsSL -H 'Accept: application/vnd.pypi.simple.v1+json' "https://pypi.org/simple/$1/" |
+    jq -r --arg from "$2" --arg to "$3" '[.files[] | select((.filename | startswith($from) and endswith($to)) and (.yanked | not)) | .url] | last')
+  file=$pristine_cache/pypi/${address##*/}
+  [[ -e $file ]] || { curl -fsSL -o "$file.new" "$address" && mv "$file.new" "$file"; } || { say "PyPI gave no $2*$3"; return 1; }
+  cp "$file" "$pristine_root/root/pypi/"
 }
 
 clone() {
