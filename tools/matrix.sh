@@ -305,19 +305,20 @@ cell_el_libraries() {
 }
 
 cell_el_one() {
-  local top=/opt/el$el file build packages=(mod_vhostlimit vhostlimit-fleet)
+  local top=/opt/el$el file build dnf packages=(mod_vhostlimit vhostlimit-fleet)
   ((el != 8)) || packages=(mod_vhostlimit)
   mkdir -p "$top"/{bin,lib,include,pkgconfig,repo}
   cell_el_tools && cell_el_stubs >"$top/stubs.spec" || return 1
-  build=(rpmbuild --nodeps --define "_topdir $top/rpm" --define "dist .el$el" --define "rhel $el" --define '_unitdir /usr/lib/systemd/system'
+  build=(rpmbuild --nodeps --nocheck --define "_topdir $top/rpm" --define "dist .el$el" --define "rhel $el" --define '_unitdir /usr/lib/systemd/system'
     --define '_libdir /usr/lib64' --define 'systemd_post() %{nil}' --define 'systemd_preun() %{nil}' --define 'systemd_postun_with_restart() %{nil}')
   "${build[@]}" --quiet -bb "$top/stubs.spec" &&
     CC=$top/bin/cc PKG_CONFIG_LIBDIR=$top/pkgconfig "${build[@]}" --define "_httpd_apxs $top/bin/apxs" --define '_httpd_mmn 20120211x8664' -ta mod_vhostlimit-*.tar.gz &&
     find "$top/rpm" -name '*.rpm' ! -name '*debug*' -exec cp {} "$top/repo/" \; && createrepo_c -q "$top/repo" || return 1
-  dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0" --releasever="$el" \
-    install "${packages[@]}" &&
+  dnf=(dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0"
+    --setopt=tsflags=noscripts --releasever="$el" install)
+  "${dnf[@]}" "${packages[@]}" &&
     rpm -qp --requires "$top"/repo/mod_vhostlimit-*.src.rpm | grep -v '^rpmlib' >"$top/needed" &&
-    xargs -d '\n' dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0" --releasever="$el" install <"$top/needed" || return 1
+    xargs -d '\n' "${dnf[@]}" <"$top/needed" || return 1
   for file in "$top"/root/usr/lib64/httpd/modules/mod_vhostlimit.so "$top"/root/usr/sbin/vhostlimit{ctl,-fleet}; do
     [[ ! -e $file ]] || objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/^GLIBC_//' | sort -uV | tail -n 1 |
       { local version; read -r version; echo "EL $el: ${file##*/} needs glibc $version"; [[ $(printf '%s\n' "$version" "$glibc" | sort -V | tail -n 1) == "$glibc" ]]; } || return 1
