@@ -82,7 +82,7 @@ fifty_pipelined() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | 
 @test "two requests on one connection are counted in the vhost of each" {
   local before
   before=$(status_of b requests)
-  counts_as 1 a web -o /dev/null -o /dev/null -H 'Host: a.test' "$(url a /page.html)" \
+  counts_as 1 a web -o /dev/null -H 'Host: a.test' "$(url a /page.html)" \
     --next -q -sS -H 'Host: b.test' -o /dev/null "$(url a /page.html)"
   settles b requests $((before + 1))
 }

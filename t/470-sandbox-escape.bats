@@ -75,6 +75,10 @@ environ $victim refused refused escaped
 memory $victim refused refused escaped
 kill $victim refused refused escaped
 ptrace $victim refused refused escaped
+limits $victim refused refused escaped
+priority $victim refused refused escaped
+affinity $victim refused refused escaped
+scheduler $victim refused refused escaped
 setns $victim refused refused escaped
 abstract vl-victim refused refused escaped
 socket $BATS_FILE_TMPDIR/ready/socket refused escaped escaped
@@ -124,6 +128,7 @@ wide $own refused refused refused escaped
 mptcp $tcp refused refused refused escaped
 fast-open $tcp refused refused refused escaped
 fast-open-message $tcp refused refused refused escaped
+fast-open-many $tcp refused refused refused escaped
 old-calls $tcp refused refused refused escaped
 listen 0 refused refused refused escaped
 udp $udp refused escaped refused escaped

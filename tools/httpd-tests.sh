@@ -5,7 +5,8 @@
 #   --source DIR   a source tree of httpd 2.4: test/pyhttpd and test/modules are used. The
 #                  installed Apache runs, with the module that is built in this tree
 #   -m MPM         event, worker or prefork (event)
-#   -s SUITE       folder of test/modules (http2)
+#   -s SUITE       folder of test/modules (http2), or pytest_suite: test/pytest_suite of
+#                  httpd 2.4.69 or newer, with the MPM of the installed httpd.conf
 #   -h, --help     this help
 #   --version      the version
 #   FILE           run this file of the suite only, for example test_105_timeout.py
@@ -26,6 +27,14 @@ remove_work() { rm -rf "$work"; }
 # A copy of the tests, for one run.  httpd's configure writes config.ini otherwise.
 prepare() { # <plain | vhostlimit>
   local dir=$work/$1 libexec
+  if [[ $suite == pytest_suite ]]; then
+    mkdir -p "$dir"
+    cp -R "$source/test/pytest_suite" "$dir/test"
+    additions "$1" >>"$dir/test/t/conf/extra.conf.in"
+    chmod 755 "$work" "$dir"
+    chown -R "$(httpd_user)" "$dir"
+    return
+  fi
   libexec=$(apxs -q LIBEXECDIR)
   mkdir -p "$dir/test/modules"
   cp -R "$source/test/pyhttpd" "$source/test/conftest.py" "$dir/test/"
@@ -67,21 +76,28 @@ END
 
 httpd_program() { printf '%s/%s\n' "$(apxs -q SBINDIR)" "$(apxs -q PROGNAME)"; }
 
-additions() { # <plain | vhostlimit>: lines for httpd.conf
+httpd_user() {
   local user
   for user in www-data apache nobody; do ! id "$user" >/dev/null 2>&1 || break; done
+  printf '%s\n' "$user"
+}
+
+additions() { # <plain | vhostlimit>: lines for httpd.conf
+  local user
+  user=$(httpd_user)
   printf 'User %s\nGroup %s\n' "$user" "$(id -gn "$user")"
   [[ $1 == plain ]] ||
     printf '%s\n' "LoadModule vhostlimit_module \"$module\"" 'VhostLimit On' 'VhostLimitCgroup off'
 }
 
 run_tests() { # <plain | vhostlimit> <argument of pytest>...
-  local dir=$work/$1/test
+  local dir=$work/$1/test options=()
+  [[ $suite != pytest_suite ]] || options=(--apxs "$(command -v apxs)" --httpd "$(httpd_program)")
   # shellcheck disable=SC2016  # for the inner shell
   unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
     mount -t tmpfs tmpfs /run && mkdir -p /run/apache2 /run/httpd /run/lock &&
     ip link set lo up && cd "$1" && MPM=$2 PYTHONPATH=. exec "$3" -m pytest -q -rA -p no:cacheprovider "${@:4}"' \
-    - "$dir" "$mpm" "$python" "${@:2}" >"$work/$1.log" 2>&1
+    - "$dir" "$mpm" "$python" "${options[@]}" "${@:2}" >"$work/$1.log" 2>&1
 }
 
 results() { # <plain | vhostlimit>: "PASSED name" and the like, a line each
@@ -101,7 +117,7 @@ report() {
 }
 
 main() {
-  local source='' mpm=event suite=http2 module python files=() run pids=()
+  local source='' mpm=event suite=http2 module python tests python_needs files=() run pids=()
   parse_options m:s: source: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
@@ -116,18 +132,24 @@ main() {
   [[ -n $source ]] || misuse '--source is missing: the folder of a source tree of httpd 2.4'
   [[ $mpm =~ ^(event|worker|prefork)$ ]] || misuse "-m: $mpm is not event, worker or prefork"
   need_root
-  need apxs curl nghttp h2load unshare ip make
+  need apxs unshare ip
   python=$(command -v /usr/bin/python3 || command -v python3) || cannot 'python3 is not installed'
-  "$python" -c 'import pytest, cryptography, packaging, filelock' 2>/dev/null ||
-    cannot 'Python packages are missing: pytest, cryptography, packaging, filelock (Debian: python3-NAME)'
-  [[ -d $source/test/pyhttpd && -d $source/test/modules/$suite ]] ||
-    cannot "$source has no test/pyhttpd or no test/modules/$suite: not a source tree of httpd 2.4"
+  if [[ $suite == pytest_suite ]]; then
+    tests=tests python_needs='pytest, httpx'
+  else
+    need curl nghttp h2load make
+    tests=modules/$suite python_needs='pytest, cryptography, packaging, filelock'
+  fi
+  "$python" -c "import $python_needs" 2>/dev/null ||
+    cannot "Python packages are missing: $python_needs (Debian: python3-NAME)"
+  [[ -d $source/test/pytest_suite/$tests || -d $source/test/pyhttpd && -d $source/test/$tests ]] ||
+    cannot "$source has no test/pyhttpd or no test/$tests: not a source tree of httpd 2.4"
   module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
   [[ -e $module ]] || cannot 'the module is not built: run ./autogen.sh && ./configure && make'
   work=$(mktemp -d)
   on_exit remove_work
-  files=("modules/$suite")
-  (($# == 0)) || files=("${@/#test_/modules/$suite/test_}")
+  files=("$tests")
+  (($# == 0)) || files=("${@/#test_/$tests/test_}")
   for run in plain vhostlimit; do
     prepare "$run"
     run_tests "$run" "${files[@]}" &

@@ -11,14 +11,23 @@
 #                `make install DESTDIR=DIR` leaves them: usr/sbin/httpd, usr/bin/apxs,
 #                usr/lib64/httpd/modules, etc/httpd. It has to be built on Debian 12 with
 #                Debian's APR. May be given several times.
+#   --suite      also run the whole suite (tools/check.sh) in the cells debian-12, debian-13
+#                and debian-sid, and t/3* and t/5* again with worker and with prefork
 #   --keep       keep the roots, and print their folders
 #   -o DIR       where the logs go (default: results/matrix-DATE), one for each cell
 #   -h, --help   this text
 #   --version    print the version
 # A cell builds with warnings as errors. Its smoke test runs with each MPM that its Apache
-# has. In a rh-NAME cell the package is the RPM, built from packaging/mod_vhostlimit.spec;
-# in the others it is the Debian package, which is always built with libcgroup. Either is
-# installed, Apache has to accept its configuration, and its module is smoke-tested.
+# has. Then its package is built, installed and smoke-tested:
+#   debian-*     the Debian package, with libcgroup. In the cells with --with-libcgroup
+#                lintian (no tag, pedantic ones included), a second build elsewhere with the
+#                same hashes, autopkgtest and piuparts follow
+#   el           source and binary RPM for EL 8, 9 and 10 (nothing runs): built with zig
+#                against their glibc, resolved by dnf5 against stub packages
+#   rh-NAME      the RPM of packaging/mod_vhostlimit.spec
+#   httpd-*      Apache's release from the source package mod-wsgi-httpd of PyPI, below
+#                /usr/local/apache2; the package of the newest is the image that buildah
+#                makes from packaging/Containerfile
 # Exit:    0 every cell passed; 1 one failed; 2 usage; 77 cannot run here
 
 set -euo pipefail
@@ -35,9 +44,13 @@ debian-12-without-libcgroup   bookworm  --without-libcgroup
 debian-13                     trixie    --with-libcgroup
 debian-13-without-libcgroup   trixie    --without-libcgroup
 debian-sid                    sid       --with-libcgroup
+httpd-2.4.67                  bookworm  --without-libcgroup
+httpd-2.4.68                  bookworm  --without-libcgroup
+httpd-2.4.69                  bookworm  --without-libcgroup
+el                            sid       --without-libcgroup
 '
 declare -A trees=()             # cell -> folder of --httpd
-keep='' out='' failed=0 passed=0
+keep='' suite_too='' out='' failed=0 passed=0
 source_folder=/root/mod_vhostlimit
 
 all_cells() { # name suite option
@@ -61,13 +74,14 @@ add_tree() { # <NAME=DIR>
 
 parse() {
   local list=''
-  parse_options lo: httpd:,keep "$@"
+  parse_options lo: httpd:,keep,suite "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
       -l) list=yes ;;
       --httpd) add_tree "$2"; shift ;;
       --keep) keep=yes ;;
+      --suite) suite_too=yes ;;
       -o) out=$2; shift ;;
     esac
     shift
@@ -85,8 +99,8 @@ parse() {
 # ---- what runs in the root ---------------------------------------------------
 
 # Its standard output is "key value" lines for the table; the rest goes to the log.
-cell_main() { # <name> <option of configure>
-  local name=$1 option=$2 status mpm smoked='' apache=/usr/sbin/apache2
+cell_main() { # <name> <option of configure> <yes: the suite too>
+  local name=$1 option=$2 status mpm smoked='' checked='' check apache=/usr/sbin/apache2
   export MAKEFLAGS=-j2
   exec 3>&1 1>&2
   tell() { printf '%s %s\n' "$1" "${*:2}" >&3; }
@@ -96,14 +110,18 @@ cell_main() { # <name> <option of configure>
     echo "=== $key: $*"
     if ("$@") </dev/null; then tell "$key" ok; else tell "$key" FAILED; echo "=== $key failed after $((SECONDS - begin)) s"; return 1; fi
   }
-  [[ $name != rh-* ]] || apache=/usr/sbin/httpd
+  case $name in
+    rh-*) apache=/usr/sbin/httpd ;;
+    httpd-*) apache=/usr/local/apache2/bin/httpd PATH=/usr/local/apache2/bin:$PATH ;;
+  esac
 
   stage packages cell_packages "$name" "$option" || return 1
-  cell_apache "$name"
-  tell apache "$("$apache" -v | sed -n 's/^Server version: Apache.\([^ ]*\).*/\1/p')"
+  stage apache cell_apache "$name" || return 1
+  tell version "$("$apache" -v | sed -n 's/^Server version: Apache.\([^ ]*\).*/\1/p')"
   tell compiler "gcc $(gcc -dumpfullversion)"
   tell libcgroup "$(pkg-config --modversion libcgroup 2>/dev/null || echo none)"
   cd /root/mod_vhostlimit || return 1
+  [[ $name != el ]] || { stage package cell_el; return; }
   stage build cell_build "$option" || return 1
   tell used "$(ldd mod_vhostlimit/.libs/mod_vhostlimit.so | grep -o 'libcgroup\.so\.[0-9]*' | sed -n 1p || true)"
   stage unit cell_unit
@@ -114,22 +132,33 @@ cell_main() { # <name> <option of configure>
     smoked+=" $mpm:$( ((status == 0)) && echo ok || echo FAILED)"
   done
   tell smoke "${smoked# }"
-  if [[ $name == rh-* ]]; then
-    stage package cell_rpm
-  elif [[ $option == --without-libcgroup ]]; then
-    tell package -
-  else
-    stage package cell_deb
-  fi
+  case $name:$option in
+    rh-*) stage package cell_rpm ;;
+    httpd-2.4.69:*) stage package cell_image ;;
+    httpd-* | *:--without-libcgroup) tell package - ;;
+    *:--with-libcgroup)
+      for check in package lintian reproducible autopkgtest piuparts; do
+        echo "=== $check"
+        status=0
+        ("cell_$check") </dev/null || status=$?
+        checked+=" $check:$( ((status == 0)) && echo ok || echo FAILED)"
+      done
+      tell package "${checked# }"
+      [[ -z $3 ]] || tell suite "$(cell_suite)"
+      ;;
+    *) stage package cell_package ;;
+  esac
 }
 
 cell_packages() { # <cell> <option of configure>
   local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libseccomp-dev libssl-dev perl curl ca-certificates)
-  if [[ $1 == rh-* ]]; then
-    packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq)
-  else
-    packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev)
-  fi
+  case $1 in
+    rh-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq) ;;
+    el) packages+=(python3 rpm createrepo-c dnf5 cpio apache2-dev libexpat1-dev) ;;
+    httpd-*) packages+=(libapr1-dev libaprutil1-dev libpcre2-dev zlib1g-dev libxml2-dev libnghttp2-dev libcurl4-openssl-dev liblua5.4-dev libbrotli-dev libexpat1-dev git buildah) ;;
+    *) packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev) ;;
+  esac
+  [[ $2 != --with-libcgroup ]] || packages+=(lintian autopkgtest piuparts git)
   [[ $2 == --without-libcgroup ]] || packages+=(libcgroup-dev)
   apt-get update -q || return 1
   printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
@@ -141,9 +170,18 @@ cell_packages() { # <cell> <option of configure>
   tell note "without security updates, which the mirror lacks"
 }
 
-# Installs the Apache of --httpd, and creates the user of Red Hat's package.
+# Installs the Apache that is not Debian's: that of --httpd, with the user of Red Hat's
+# package, or a release that is built as the image httpd:2.4 has it.
 cell_apache() { # <cell>
-  [[ $1 == rh-* ]] || return 0
+  case $1 in
+    rh-*) ;;
+    httpd-*)
+      cd /root && tar -xzf pypi/mod_wsgi_httpd-* && tar -xzf mod_wsgi_httpd-*/upstream/"$1".tar.gz && cd "$1" || return 1
+      ./configure --prefix=/usr/local/apache2 --enable-mpms-shared=all --enable-mods-shared=reallyall && make -s && make -s install
+      return
+      ;;
+    *) return 0 ;;
+  esac
   cp -a /root/httpd-tree/. /
   groupadd -r -g 48 apache
   useradd -r -u 48 -g apache -d /usr/share/httpd -s /usr/sbin/nologin apache
@@ -160,12 +198,61 @@ cell_build() { # <option of configure>
 
 cell_unit() { make -s -C t/unit check && prove --ext .t t/unit; }
 
-cell_deb() {
+cell_package() {
   make -s deb DEB_BUILD_OPTIONS=nocheck &&
     apt-get install -qy --no-install-recommends ./deb/libapache2-mod-vhostlimit_*.deb ./deb/vhostlimit-fleet_*.deb &&
     vhostlimit-fleet -t &&
     a2enmod vhostlimit && apache2ctl -t &&
     apache2ctl -M | grep vhostlimit_module && t/smoke.sh
+}
+
+cell_lintian() { lintian --version && lintian --allow-root --display-info --pedantic --fail-on error,warning,info,pedantic deb/*.changes; }
+
+# From the source package, in another folder, time zone, language and mode of new files.
+cell_reproducible() {
+  mkdir -p /root/elsewhere/below &&
+    dpkg-source -x deb/*.dsc /root/elsewhere/below/source &&
+    (umask 002 && cd /root/elsewhere/below/source &&
+      TZ=Pacific/Apia LC_ALL=C DEB_BUILD_OPTIONS='nocheck parallel=1' dpkg-buildpackage -us -uc -b >/dev/null) &&
+    (cd deb && sha256sum ./*.deb) | (cd /root/elsewhere/below && sha256sum -c)
+}
+
+cell_autopkgtest() { autopkgtest --no-built-binaries deb/*.deb deb/*.dsc -- null; }
+
+cell_piuparts() {
+  local suite
+  read -r _ _ suite _ </etc/apt/sources.list
+  gzip -c -1 /root/base.tar >/root/base.tgz
+  piuparts --basetgz /root/base.tgz --distribution "$suite" --mirror "$(sed -n '1s/^deb \([^ ]*\).*/\1 main/p' /etc/apt/sources.list)" \
+    --warn-on-leftovers-after-purge --no-eatmydata deb/*.deb
+}
+
+# Prints a word for each MPM; event has all files.
+cell_suite() {
+  local mpm files=() said=''
+  for mpm in event worker prefork; do
+    [[ $mpm == event ]] || files=(t/3*.bats t/5*.bats)
+    VL_MPM=$mpm tools/check.sh "${files[@]}" 2>&1 | tee /root/suite-$mpm >&2 || said+=" FAILED: $(sed -nE 's/^(t\/[^ ]*) .*Wstat.*/\1/p' .check/summary | xargs);"
+    said+=" $mpm: $(sed -nE 's/^Files=([0-9]+), Tests=([0-9]+).*/\2 tests of \1 files/p' .check/summary)"
+  done
+  printf '%s\n' "${said# }"
+}
+
+# The image httpd:2.4 as this cell has it, and on it the steps of the Containerfile.
+cell_image() {
+  local base image
+  export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+  base=$(buildah from scratch) &&
+    buildah add "$base" /root/base.tar / >/dev/null &&
+    buildah copy "$base" /etc/apt/sources.list /etc/apt/sources.list &&
+    buildah copy "$base" /usr/local/apache2 /usr/local/apache2 &&
+    buildah run "$base" -- sh -c 'apt-get update -q && apt-get install -qy --no-install-recommends libaprutil1 libpcre2-8-0 libbrotli1 libxml2 libnghttp2-14 libcurl4 liblua5.4-0 libssl3 ca-certificates' &&
+    buildah config --env PATH=/usr/local/apache2/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --workingdir /usr/local/apache2 "$base" &&
+    buildah commit -q --rm "$base" docker.io/library/httpd:2.4 &&
+    git -c safe.directory='*' clone -q . /root/context &&
+    buildah build --pull=never -f /root/context/packaging/Containerfile -t httpd-vhostlimit /root/context &&
+    image=$(buildah from --pull=never localhost/httpd-vhostlimit) &&
+    buildah run "$image" -- sh -ec 'httpd -t; httpd -M | grep vhostlimit_module; httpd; sleep 2; vhostlimitctl top running; httpd -k stop'
 }
 
 # --nodeps: rpmbuild does not know Debian's packages. _unitdir: Debian has no macros for systemd.
@@ -195,6 +282,112 @@ END
     t/smoke.sh
 }
 
+# Cross-built with zig against the glibc of EL 8, 9 and 10, and resolved by dnf5 against a
+# repository with stub packages of that system. Nothing runs: the stubs have no files.
+cell_el() {
+  local glibc libraries=/usr/lib/x86_64-linux-gnu
+  python3 -m zipfile -e /root/pypi/ziglang-*.whl /opt/zig && chmod 755 /opt/zig/ziglang/zig &&
+    ./autogen.sh && ./configure --disable-fleet && make -s dist || return 1
+  while read -r el glibc mmn httpd; do
+    echo "=== EL $el, glibc $glibc"
+    (cell_el_one) || return 1
+  done <<<'8 2.28 84 2.4.37
+9 2.34 128 2.4.57
+10 2.39 134 2.4.62'
+}
+
+# What EL has and the package needs: package, version, and the library with its soname.
+# EPEL 8's hiredis is older than 0.14.
+cell_el_libraries() {
+  printf '%s\n' 'apr 1.6.3 libapr-1.so.0' 'apr-util 1.6.1 libaprutil-1.so.0' 'expat 2.2.5 libexpat.so.1' \
+    'jansson 2.14 libjansson.so.4' 'libseccomp 2.5.2 libseccomp.so.2'
+  ((el == 8)) || printf '%s\n' 'hiredis 1.0.2 libhiredis.so.1.0.0' 'openssl 3.0.7 libssl.so.3' 'openssl 3.0.7 libcrypto.so.3'
+}
+
+cell_el_one() {
+  local top=/opt/el$el file build dnf packages=(mod_vhostlimit vhostlimit-fleet)
+  ((el != 8)) || packages=(mod_vhostlimit)
+  mkdir -p "$top"/{bin,lib,include,pkgconfig,repo}
+  cell_el_tools && cell_el_stubs >"$top/stubs.spec" || return 1
+  build=(rpmbuild --nodeps --nocheck --define "_topdir $top/rpm" --define "dist .el$el" --define "rhel $el" --define '_unitdir /usr/lib/systemd/system'
+    --define '_libdir /usr/lib64' --define 'systemd_post() %{nil}' --define 'systemd_preun() %{nil}' --define 'systemd_postun_with_restart() %{nil}')
+  "${build[@]}" --quiet -bb "$top/stubs.spec" &&
+    CC=$top/bin/cc PKG_CONFIG_LIBDIR=$top/pkgconfig "${build[@]}" --define "_httpd_apxs $top/bin/apxs" --define '_httpd_mmn 20120211x8664' -ta mod_vhostlimit-*.tar.gz &&
+    find "$top/rpm" -name '*.rpm' ! -name '*debug*' -exec cp {} "$top/repo/" \; && createrepo_c -q "$top/repo" || return 1
+  dnf=(dnf5 -y --installroot="$top/root" --repofrompath="el$el,file://$top/repo" --repo="el$el" --setopt="el$el.gpgcheck=0"
+    --setopt=tsflags=noscripts --releasever="$el" install)
+  "${dnf[@]}" "${packages[@]}" &&
+    rpm -qp --requires "$top"/repo/mod_vhostlimit-*.src.rpm | grep -v '^rpmlib' >"$top/needed" &&
+    xargs -d '\n' "${dnf[@]}" <"$top/needed" || return 1
+  for file in "$top"/root/usr/lib64/httpd/modules/mod_vhostlimit.so "$top"/root/usr/sbin/vhostlimit{ctl,-fleet}; do
+    [[ ! -e $file ]] || objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/^GLIBC_//' | sort -uV | tail -n 1 |
+      { local version; read -r version; echo "EL $el: ${file##*/} needs glibc $version"; [[ $(printf '%s\n' "$version" "$glibc" | sort -V | tail -n 1) == "$glibc" ]]; } || return 1
+  done
+}
+
+# A compiler, apxs and pkg-config's files that know EL's versions; the headers are Debian's.
+cell_el_tools() {
+  local package soname name
+  printf '#!/bin/sh\nexec /opt/zig/ziglang/zig cc -target x86_64-linux-gnu.%s -fno-sanitize=undefined -I%s/include "$@"\n' "$glibc" "$top" >"$top/bin/cc"
+  cat >"$top/bin/apxs" <<END
+#!/bin/sh
+case \$2 in
+  INCLUDEDIR) echo $top/include/apache2 ;;
+  EXTRA_CPPFLAGS) echo -DLINUX -D_REENTRANT -D_GNU_SOURCE ;;
+  LIBEXECDIR) echo /usr/lib64/httpd/modules ;;
+  SBINDIR) echo /usr/sbin ;;
+  PROGNAME) echo httpd ;;
+esac
+END
+  chmod 755 "$top"/bin/*
+  for package in apache2-dev libapr1-dev libaprutil1-dev libjansson-dev libexpat1-dev libseccomp-dev libhiredis-dev libssl-dev; do
+    dpkg -L "$package" | grep '^/usr/include/.*\.h$'
+  done | sed 's,^/usr/include/,,' | (cd /usr/include && xargs cp --parents -t "$top/include") || return 1
+  cp -R "$top"/include/x86_64-linux-gnu/. "$top/include/"
+  sed -i "s/^#define MODULE_MAGIC_NUMBER_MINOR .*/#define MODULE_MAGIC_NUMBER_MINOR $mmn/" "$top/include/apache2/ap_mmn.h"
+  while read -r package version soname; do
+    name=${soname%.so.*}
+    nm -D --defined-only "$libraries/$name.so" | awk '$2 == "T" { sub("@.*", "", $3); print "void " $3 "(void) {}" }' >"$top/$name.c"
+    "$top/bin/cc" -w -fno-builtin -shared -Wl,-soname,"$soname" -o "$top/lib/$name.so" "$top/$name.c" || return 1
+    case $name in
+      libapr-1) name=apr-1 ;;
+      libaprutil-1) name=apr-util-1 ;;
+      libseccomp) ;;
+      *) name=${name#lib} ;;
+    esac
+    printf 'Name: %s\nDescription: stub\nVersion: %s\nLibs: -L%s/lib -l%s\nCflags: -D_GNU_SOURCE -I%s/include -I%s/include/apr-1.0\n' \
+      "$name" "$version" "$top" "$(sed 's/^lib//; s/\.so.*//' <<<"$soname")" "$top" "$top" >"$top/pkgconfig/$name.pc"
+  done < <(cell_el_libraries)
+}
+
+cell_el_stubs() { # the spec of the stub packages
+  local package version soname minor library
+  printf '%%define debug_package %%{nil}\nName: stubs\nVersion: 1\nRelease: 1\nSummary: Stubs of EL %s\nLicense: Apache-2.0\n%%description\nStubs.\n' "$el"
+  stub() { # <package> <version> [what it provides]...
+    printf '%%package -n %s\nVersion: %s\nSummary: Stub\n' "$1" "$2"
+    [[ -z ${3-} ]] || printf 'Provides: %s\n' "${@:3}"
+    printf '%%description -n %s\nStub.\n%%files -n %s\n' "$1" "$1"
+  }
+  local provided=('rtld(GNU_HASH)')
+  for library in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 ld-linux-x86-64.so.2; do
+    provided+=("$library()(64bit)")
+    for version in 2.2.5 2.3 2.3.2 2.3.3 2.3.4 $(for ((minor = 4; minor <= ${glibc#2.}; minor++)); do echo "2.$minor"; done); do
+      provided+=("$library(GLIBC_$version)(64bit)")
+    done
+  done
+  stub glibc "$glibc" "${provided[@]}"
+  stub httpd "$httpd" 'httpd-mmn = 20120211x8664'
+  stub bash 4.4 /bin/sh /bin/bash /usr/bin/bash /usr/bin/sh
+  stub coreutils 8.30 /usr/bin/env
+  while read -r package version; do
+    mapfile -t provided < <(cell_el_libraries | awk -v package="$package" '$1 == package { print $3 "()(64bit)" }')
+    stub "$([[ $package == openssl ]] && echo openssl-libs || echo "$package")" "$version" "${provided[@]}"
+    stub "$package-devel" "$version"
+  done < <(cell_el_libraries | cut -d ' ' -f 1,2 | sort -u)
+  stub httpd-devel "$httpd"
+  for package in gcc make pkgconf-pkg-config perl-Test-Harness systemd-rpm-macros; do stub "$package" 8; done
+}
+
 # ---- the cells ---------------------------------------------------------------
 
 run_cell() { # <name> <suite> <option of configure>
@@ -208,8 +401,11 @@ run_cell() { # <name> <suite> <option of configure>
       mkdir "$pristine_root/root/httpd-tree"
       cp -a "${trees[$name]}/." "$pristine_root/root/httpd-tree/"
     fi
+    [[ $name != httpd-* ]] || put_pypi mod-wsgi-httpd "mod_wsgi_httpd-${name#httpd-}." .tar.gz || status=1
+    [[ $name != el ]] || put_pypi ziglang ziglang-0.17. x86_64.musllinux_1_1_x86_64.whl || status=1
+    [[ $option == '' ]] || ln "$pristine_base" "$pristine_root/root/base.tar" 2>/dev/null || cp "$pristine_base" "$pristine_root/root/base.tar"
     say "$name: building and testing; see $log"
-    pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" \
+    ((status)) || pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" "$suite_too" \
       >"$facts" 2>"$log" || status=$?
   else
     status=1
@@ -235,6 +431,17 @@ cell_finish() {
   fi
 }
 
+# Puts a file of PyPI into the root: the newest whose name begins and ends so.
+put_pypi() { # <project> <begin> <end>
+  local address file=
+  mkdir -p "$pristine_cache/pypi" "$pristine_root/root/pypi"
+  address=$(curl -fsSL -H 'Accept: application/vnd.pypi.simple.v1+json' "https://pypi.org/simple/$1/" |
+    jq -r --arg from "$2" --arg to "$3" '[.files[] | select((.filename | startswith($from) and endswith($to)) and (.yanked | not)) | .url] | last')
+  file=$pristine_cache/pypi/${address##*/}
+  [[ -e $file ]] || { curl -fsSL -o "$file.new" "$address" && mv "$file.new" "$file"; } || { say "PyPI gave no $2*$3"; return 1; }
+  cp "$file" "$pristine_root/root/pypi/"
+}
+
 clone() {
   local safe
   safe=$(mktemp)
@@ -247,12 +454,12 @@ fact() { sed -n "s/^$2 //p" "$out/$1.facts"; } # <cell> <key>
 
 table() {
   local name suite option
-  printf '| cell | Apache | compiler | libcgroup | build | unit tests | smoke test | package |\n'
-  printf '|---|---|---|---|---|---|---|---|\n'
+  printf '| cell | Apache | compiler | libcgroup | build | unit tests | smoke test | package | suite |\n'
+  printf '|---|---|---|---|---|---|---|---|---|\n'
   while read -r name suite option; do
     [[ -e $out/$name.facts ]] || continue
-    printf '| %s | %s | %s | %s | %s | %s | %s | %s |\n' "$name" "$(fact "$name" apache)$(sed -n 's/^note \(.*\)/ (\1)/p' "$out/$name.facts")" "$(fact "$name" compiler)" \
-      "$(libcgroup_cell "$name")" "$(fact "$name" build)" "$(fact "$name" unit)" "$(fact "$name" smoke)" "$(fact "$name" package)"
+    printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$name" "$(fact "$name" version)$(sed -n 's/^note \(.*\)/ (\1)/p' "$out/$name.facts")" "$(fact "$name" compiler)" \
+      "$(libcgroup_cell "$name")" "$(fact "$name" build)" "$(fact "$name" unit)" "$(fact "$name" smoke)" "$(fact "$name" package)" "$(fact "$name" suite)"
   done < <(all_cells)
 }
 

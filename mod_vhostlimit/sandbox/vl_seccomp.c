@@ -24,6 +24,7 @@ int vl_seccomp_enter(const vl_seccomp_t *filter)
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -198,6 +199,26 @@ static int add_modes(scmp_filter_ctx ctx)
     return rc;
 }
 
+/* The kernel lets a process set limits, priorities and CPUs of each process of its user, also of
+ * another site's.  A program may set its own: the process 0. */
+static int add_processes(scmp_filter_ctx ctx)
+{
+    static const struct { const char *name; unsigned argument; scmp_datum_t only; } own[] = {
+        { "prlimit64", 0, 0 }, { "sched_setaffinity", 0, 0 }, { "sched_setattr", 0, 0 },
+        { "sched_setparam", 0, 0 }, { "sched_setscheduler", 0, 0 },
+        { "setpriority", 0, PRIO_PROCESS }, { "setpriority", 1, 0 },
+        { "ioprio_set", 0, 1 /* IOPRIO_WHO_PROCESS */ }, { "ioprio_set", 1, 0 }
+    };
+    unsigned i;
+    int rc = 0;
+
+    for (i = 0; i < sizeof(own) / sizeof(own[0]) && !rc; i++)
+        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
+                              seccomp_syscall_resolve_name(own[i].name), 1,
+                              SCMP_CMP(own[i].argument, SCMP_CMP_NE, own[i].only));
+    return rc;
+}
+
 /* TIOCSTI writes input into a terminal. */
 static int add_terminal(scmp_filter_ctx ctx)
 {
@@ -236,6 +257,8 @@ static int fill(scmp_filter_ctx ctx, const vl_connect_t *connect)
         rc = add_sockets(ctx, connect);
     if (!rc)
         rc = add_modes(ctx);
+    if (!rc)
+        rc = add_processes(ctx);
     return rc ? rc : add_terminal(ctx);
 }
 

@@ -100,6 +100,34 @@ static int read_memory(const char *pid)
     return opens(path, O_RDONLY);
 }
 
+/* Limits, priority and CPUs of another process of the same user. */
+static int limit_process(const char *pid)
+{
+    struct rlimit limit = { 0, 0 };
+
+    return is_victim(pid) && !prlimit(atoi(pid), RLIMIT_CORE, &limit, NULL);
+}
+
+static int slow_process(const char *pid)
+{
+    return is_victim(pid) && !setpriority(PRIO_PROCESS, (id_t)atoi(pid), 1);
+}
+
+static int move_process(const char *pid)
+{
+    cpu_set_t cpus;
+
+    return is_victim(pid) && !sched_getaffinity(0, sizeof(cpus), &cpus)
+           && !sched_setaffinity(atoi(pid), sizeof(cpus), &cpus);
+}
+
+static int idle_process(const char *pid)
+{
+    struct sched_param none = { 0 };
+
+    return is_victim(pid) && !sched_setscheduler(atoi(pid), SCHED_BATCH, &none);
+}
+
 static int see_root(const char *argument)
 {
     char path[4096], pid[16];
@@ -218,6 +246,17 @@ static int fast_open_message(const char *port)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     return fd >= 0 && sendmsg(fd, &message, MSG_FASTOPEN) == 1;
+}
+
+static int fast_open_many(const char *port)
+{
+    struct sockaddr_in to = local_address(port);
+    struct iovec part = { "x", 1 };
+    struct mmsghdr message = { .msg_hdr = { .msg_name = &to, .msg_namelen = sizeof(to),
+                                            .msg_iov = &part, .msg_iovlen = 1 } };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && sendmmsg(fd, &message, 1, MSG_FASTOPEN) == 1;
 }
 
 static int listen_tcp(const char *port)
@@ -454,6 +493,8 @@ static const struct {
     { "system", write_system }, { "datagram", path_datagram }, { "tcp", tcp }, { "udp", udp },
     { "mptcp", mptcp }, { "wide", wide_family }, { "mapped", mapped },
     { "fast-open", fast_open }, { "fast-open-message", fast_open_message },
+    { "fast-open-many", fast_open_many }, { "limits", limit_process },
+    { "priority", slow_process }, { "affinity", move_process }, { "scheduler", idle_process },
     { "listen", listen_tcp }, { "old-calls", old_calls }
 };
 
