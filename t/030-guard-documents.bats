@@ -81,7 +81,6 @@ documented_default() { fields_of "$1" | sed -n 's/^Default\t//p'; }  # <directiv
   is "$(value_of VL_KNOWN_TTL_US)" '(30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)'
   like "$(documented_default VhostLimitKnown)" "^\`Off\`; .*\`share=$(value_of VL_KNOWN_SHARE)\`, \`ttl=30min\`"
   like "$(documented_default VhostLimitClass)" "weight $(value_of VL_CLASS_WEIGHT_DEFAULT)\$"
-  is "$(documented_default VhostLimitHistory)" "\`$(value_of VL_HISTORY_PATH | tr -d '"')\`"
 }
 
 @test "conf/vhostlimit.conf has exactly the directives of the module" {

@@ -54,14 +54,13 @@ grows_with_vhosts() { # <what> <us of ten thousand> <us of a thousand>
   at_most "$2" $(($3 * 35)) "us of $1, $3 us with $fewer vhosts"
 }
 
-@test "all ten thousand vhosts have requests and are on the page" {
+@test "all ten thousand vhosts have requests and are in ?json" {
   is "$(status_json | jq '[.vhosts[] | select(.requests > 0)] | length')" "$vhosts"
-  is "$(web "$(url status /vhostlimit)" | grep -c '^<tr><td>')" $((vhosts + 4))
 }
 
 @test "the CPU time of a page grows in proportion to the number of vhosts, in each format" {
   local query many few
-  for query in '' '?json' '?auto' '?prometheus'; do
+  for query in '?json' '?prometheus'; do
     many=$(page_cpu status "/vhostlimit$query")
     few=$(small page_cpu status "/vhostlimit$query")
     grows_with_vhosts "page$query" "$many" "$few"

@@ -164,7 +164,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   kept_pid=$!
   wait_until 20 grep -q '^8 200' "$kept"
   set_descriptor_limit "$child" "$(descriptors_of "$child")"
-  is "$(get status '/vhostlimit?auto' -m $((15 * SLOWER)))" 200 "a page that needs no file"
+  is "$(get status '/vhostlimit?json' -m $((15 * SLOWER)))" 200 "a page that needs no file"
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 

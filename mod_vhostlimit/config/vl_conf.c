@@ -9,7 +9,6 @@
 #include <http_main.h>
 
 #include "core/vl_admit.h"
-#include "base/vl_history_format.h"
 #include "core/vl_hosts.h"
 #include "base/vl_value.h"
 #include "sandbox/vl_rule.h"
@@ -233,7 +232,6 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->queue_timeout = -1;
     conf->sharing.clients = VL_UNSET;
     conf->slots = VL_SLOTS_AUTO;
-    conf->history = VL_HISTORY_PATH;
     return conf;
 }
 
@@ -274,7 +272,6 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     VL_SIZES(X)
 #undef X
     conf->on_error = base->on_error;
-    conf->history = base->history;
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group;
@@ -416,22 +413,6 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
                             "off or an absolute cgroup path such as /web",
                             arg);
     vl_conf_get(cmd->server)->cgroup = arg;
-    return NULL;
-}
-
-/* Directive handler of VhostLimitHistory. */
-static const char *set_history(cmd_parms *cmd, void *dconf, const char *arg)
-{
-    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
-    const char *path;
-
-    if (error)
-        return error;
-    path = ap_cstr_casecmp(arg, "off") ? ap_server_root_relative(cmd->pool, arg) : NULL;
-    if (!path && ap_cstr_casecmp(arg, "off"))
-        return apr_psprintf(cmd->pool, "VhostLimitHistory: '%s' is not off or the path of a "
-                            "file", arg);
-    vl_conf_get(cmd->server)->history = path;
     return NULL;
 }
 
@@ -984,8 +965,5 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
                   "root of the cgroup tree: auto, off or a path from the "
                   "root of the hierarchy"),
-    AP_INIT_TAKE1("VhostLimitHistory", set_history, NULL, RSRC_CONF,
-                  "file from which the status page draws charts, written by vhostlimitctl "
-                  "collect: off or a path (" VL_HISTORY_PATH ")"),
     { NULL }
 };

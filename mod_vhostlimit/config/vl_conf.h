@@ -98,7 +98,6 @@ struct vl_conf_t {
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
-    const char *history;        /* the file; the value of the main server. NULL: none */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
     const ap_directive_t *section;      /* <VirtualHost>, or NULL; set by vl_conf_check().
                                  * Valid until post_config returns */
