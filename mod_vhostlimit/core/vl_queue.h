@@ -21,7 +21,6 @@
 
 #include "core/vl.h"
 
-#define VL_WEIGHT_DEFAULT 100
 #define VL_WEIGHT_MAX 10000
 /* Virtual time of 1 us at weight 1. Fine enough that a cheap request of the flow with the
  * largest weight still counts. */
