@@ -157,7 +157,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
 @test "the socket of a killed server is replaced by the next server" {
   start_httpd 'VhostLimit On'
   crash_httpd
-  try ctl list
+  try ctl top
   is "$status" 69
   launch_httpd
   is "$(control_of a weight)" 100

@@ -453,7 +453,7 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   wait_until 20 status_is b waiting 180
   suspend "$child"
   ctl set "$(account b)" concurrency=200
-  is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
+  is "$(ctl --json top | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
   kill -CONT "$child"
   is "$(crowd_got many)" '180 200'
   release_request busy

@@ -15,48 +15,40 @@
 #define VL_STATUS_SCHEMA 1
 
 /* Numbers of a site that are not in the metrics. */
-#define VL_DERIVED(X)                                                         \
-    X(weight, VL_GAUGE, "weight", "VhostLimitWeight")                         \
-    X(concurrency, VL_GAUGE, "concurrency_limit",                             \
-      "VhostLimitConcurrency, 0: no limit")                                   \
-    X(queue, VL_GAUGE, "queue_limit", "VhostLimitQueue")                      \
-    X(cpu, VL_GAUGE, NULL, "VhostLimitCPU")                                   \
-    X(memory, VL_GAUGE, NULL, "VhostLimitMemory")                             \
-    X(processes, VL_GAUGE, NULL, "VhostLimitProcesses")                       \
-    X(io, VL_GAUGE, NULL, "VhostLimitIO")                                     \
-    X(clients_waiting, VL_GAUGE, "clients_waiting",                           \
-      "clients that have queued or deferred requests, added up over the "     \
-      "child processes")                                                      \
-    X(duty_permille, VL_GAUGE, "duty_permille",                               \
-      "part of its time in which a running request wants a processor; "       \
-      "0: not known")                                                         \
-    X(runnable_permille, VL_GAUGE, "slots_permille",                          \
-      "slots that the running requests hold, in thousandths")                 \
-    X(asleep, VL_GAUGE, "requests_asleep",                                    \
-      "running requests that have wanted no processor for long: they hold "   \
-      "no slot")                                                              \
-    X(database_waits, VL_GAUGE, "requests_at_database",                       \
-      "running requests that wait for MariaDB or PostgreSQL")                 \
-    X(database_now_permille, VL_GAUGE, NULL,                                  \
-      "CPU time of its databases in the last second, 1000 is one processor")  \
-    X(late, VL_COUNTER, "requests_late_total",                                \
-      "requests put behind others because they had waited for longer than "   \
-      "clients of the site do")                                               \
-    X(limited_s, VL_GAUGE, "limited_seconds",                                 \
-      "how long the site has been limited; 0: it is not")                     \
-    X(cpu_now_permille, VL_GAUGE, NULL,                                       \
-      "CPU time charged in the last 2 to 4 s, 1000 is one processor")         \
-    X(cpu_minute_permille, VL_GAUGE, NULL,                                    \
-      "CPU time charged in the last minute, 1000 is one processor")           \
-    X(service_us, VL_GAUGE, NULL,                                             \
-      "time from admission to the end, moving average")                       \
-    X(wait_p50_us, VL_GAUGE, NULL, "median of the time in the queue")         \
-    X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue") \
-    X(fleet_weight_milli, VL_GAUGE, "fleet_weight_thousandths",               \
-      "weight leased by vhostlimit-fleet, in thousandths; 0: none")           \
-    X(fleet_cpu_permille, VL_GAUGE, "fleet_cpu_permille",                     \
-      "leased part of a CPU limit over all servers, 1000 is one processor; 0: none") \
-    X(fleet_concurrency, VL_GAUGE, "fleet_concurrency",                       \
+#define VL_DERIVED(X)                                                                          \
+    X(weight, VL_GAUGE, "weight", "VhostLimitWeight")                                          \
+    X(concurrency, VL_GAUGE, "concurrency_limit", "VhostLimitConcurrency, 0: no limit")        \
+    X(queue, VL_GAUGE, "queue_limit", "VhostLimitQueue")                                       \
+    X(cpu, VL_GAUGE, NULL, NULL)                                                               \
+    X(memory, VL_GAUGE, NULL, NULL)                                                            \
+    X(processes, VL_GAUGE, NULL, NULL)                                                         \
+    X(io, VL_GAUGE, NULL, NULL)                                                                \
+    X(clients_waiting, VL_GAUGE, "clients_waiting",                                            \
+      "clients that have queued or deferred requests, added up over the child processes")      \
+    X(duty_permille, VL_GAUGE, "duty_permille",                                                \
+      "part of its time in which a running request wants a processor; 0: not known")           \
+    X(runnable_permille, VL_GAUGE, "slots_permille",                                           \
+      "slots that the running requests hold, in thousandths")                                  \
+    X(asleep, VL_GAUGE, "requests_asleep",                                                     \
+      "running requests that have wanted no processor for long: they hold no slot")            \
+    X(database_waits, VL_GAUGE, "requests_at_database",                                        \
+      "running requests that wait for MariaDB or PostgreSQL")                                  \
+    X(database_now_permille, VL_GAUGE, NULL, NULL)                                             \
+    X(late, VL_COUNTER, "requests_late_total",                                                 \
+      "requests put behind others because they had waited for longer than clients of "         \
+      "the site do")                                                                           \
+    X(limited_s, VL_GAUGE, "limited_seconds",                                                  \
+      "how long the site has been limited; 0: it is not")                                      \
+    X(cpu_now_permille, VL_GAUGE, NULL, NULL)                                                  \
+    X(cpu_minute_permille, VL_GAUGE, NULL, NULL)                                               \
+    X(service_us, VL_GAUGE, NULL, NULL)                                                        \
+    X(wait_p50_us, VL_GAUGE, NULL, NULL)                                                       \
+    X(wait_p99_us, VL_GAUGE, NULL, NULL)                                                       \
+    X(fleet_weight_milli, VL_GAUGE, "fleet_weight_thousandths",                                \
+      "weight leased by vhostlimit-fleet, in thousandths; 0: none")                            \
+    X(fleet_cpu_permille, VL_GAUGE, "fleet_cpu_permille",                                      \
+      "leased part of a CPU limit over all servers, 1000 is one processor; 0: none")           \
+    X(fleet_concurrency, VL_GAUGE, "fleet_concurrency",                                        \
       "leased part of a limit of running requests over all servers; 0: none")
 
 /* Maximum number of hosts (VhostLimitAccounts Host) that a page shows. */
