@@ -19,18 +19,15 @@ _vhostlimitctl_command() {
 # Names with other characters than printable ASCII are shown with question marks, and are
 # not offered.
 _vhostlimitctl_vhosts() { # <socket option>...
-  local name rest
-  while read -r name rest; do
-    [[ $name == SITE || $name == *\?* ]] || printf '%s\n' "$name"
-  done < <(vhostlimitctl "$@" list 2>/dev/null)
+  vhostlimitctl "$@" top name 2>/dev/null | sed -n '/^SITE /,$ { /^SITE /d; s/ .*//; /?/d; p; }'
 }
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset plans import unit enter clients explain mine watch history collect report size fleet doctor -s --json -h --help --version ;;
+    :*) echo top show set reset plans import unit enter clients explain mine watch history collect report fleet doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
     show:1 | set:1 | reset:1 | unit:1 | enter:1 | clients:1 | explain:1 | history:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
-    import:1) echo lve mod_qos ols ;;
+    import:1) echo lve mod_qos ;;
     import:2) compgen -f -- "$word" ;;
     set:*) echo weight= concurrency= queue= cpu= memory= processes= io= --for --save ;;
     reset:*) echo weight concurrency queue cpu memory processes io ;;

@@ -67,7 +67,7 @@ static void add_count(ctl_count_t *sum, const ctl_count_t *count)
 {
     int i;
 
-    for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++)
+    for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
         sum->figures[i] += count->figures[i];
     sum->wait_us += count->wait_us;
     for (i = 0; i < CTL_WAITS_MAX; i++)
@@ -185,7 +185,7 @@ ctl_exit_e ctl_collect(const ctl_call_t *call, ctl_error_t *error)
     collector_t collector = { .socket = call->socket };
     ctl_moment_t now = moment_now();
 
-    collector.store = ctl_store_open(call->file ? call->file : VL_HISTORY_PATH,
+    collector.store = ctl_store_open(call->file ? call->file : CTL_HISTORY_PATH,
                                      ctl_collect_minute(&now, 0), error);
     if (!collector.store)
         return error->status;

@@ -30,34 +30,6 @@ void ctl_state_free(ctl_state_t *state)
     ctl_client_free(&state->answer);
 }
 
-/* --- list ----------------------------------------------------------------- */
-
-static void print_list(const ctl_status_t *status)
-{
-    const ctl_vhost_t **vhosts = ctl_alloc(status->nvhosts * sizeof(void *));
-    size_t i;
-
-    for (i = 0; i < status->nvhosts; i++)
-        vhosts[i] = &status->vhosts[i];
-    ctl_table_print(stdout, vhosts, status->nvhosts, NULL);
-    free(vhosts);
-}
-
-ctl_exit_e ctl_list(const ctl_call_t *call, ctl_error_t *error)
-{
-    ctl_state_t state;
-    ctl_exit_e status = ctl_state_ask(call, NULL, &state, error);
-
-    if (status != CTL_DONE)
-        return status;
-    if (call->json)
-        printf("%s", state.answer.text);
-    else
-        print_list(&state.status);
-    ctl_state_free(&state);
-    return CTL_DONE;
-}
-
 /* --- show ----------------------------------------------------------------- */
 
 static void print_value(const char *key, const json_t *value)

@@ -28,7 +28,6 @@ typedef struct ctl_call_t {
  * afterwards. */
 typedef ctl_exit_e (*ctl_command_fn)(const ctl_call_t *call, ctl_error_t *error);
 
-ctl_exit_e ctl_list(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error);
@@ -38,7 +37,6 @@ ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_mine(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
-ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_fleet(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_collect(const ctl_call_t *call, ctl_error_t *error);

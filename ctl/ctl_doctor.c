@@ -223,7 +223,7 @@ static void check_workers(doctor_t *doctor)
         add(doctor, GOOD, "workers", "", N " workers for " N " slots", workers, slots);
         return;
     }
-    todo = ctl_printf("MaxRequestWorkers " N " or more, see vhostlimitctl size", 2 * slots);
+    todo = ctl_printf("MaxRequestWorkers " N " or more, see docs/guides/sizing.md", 2 * slots);
     add(doctor, NOTE, "workers", todo, N " workers for " N " slots: few are left for "
         "responses that are being sent", workers, slots);
     free(todo);
@@ -283,7 +283,7 @@ static void check_vhosts(doctor_t *doctor)
             N " site%s with VhostLimit DryRun: no request is delayed or refused", dry,
             ctl_plural(dry));
     if (limited)
-        add(doctor, NOTE, "limited", "vhostlimitctl list and vhostlimitctl explain SITE",
+        add(doctor, NOTE, "limited", "vhostlimitctl top and vhostlimitctl explain SITE",
             N " site%s limited now", limited, limited == 1 ? " is" : "s are");
     if (changed)
         add(doctor, NOTE, "overridden", "write the limits into the configuration, or "

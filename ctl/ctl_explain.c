@@ -304,7 +304,7 @@ static void say_neighbor(explain_t *explain)
     char *cost;
 
     if (!other) {
-        say(explain, ctl_printf("Next: " CTL_PROGRAM " size."));
+        say(explain, ctl_printf("See docs/guides/sizing.md."));
         return;
     }
     cost = vhost->requests > 0

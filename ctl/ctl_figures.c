@@ -243,7 +243,7 @@ void ctl_count_add(ctl_count_t *count, const ctl_site_t *now, const ctl_site_t *
     if (!before || now->requests < before->requests || now->charged_us < before->charged_us)
         before = &none;
 #define ADD(figure, member) \
-    count->figures[VL_HISTORY_##figure] += counted(now->member, before->member)
+    count->figures[CTL_HISTORY_##figure] += counted(now->member, before->member)
     ADD(requests, requests);
     ADD(queued, queued);
     ADD(refused, refused);
@@ -251,7 +251,7 @@ void ctl_count_add(ctl_count_t *count, const ctl_site_t *now, const ctl_site_t *
     ADD(cpu_us, charged_us);
     ADD(busy_us, busy_us);
 #undef ADD
-    count->figures[VL_HISTORY_waiting] += (uint64_t)(now->waiting + now->deferred);
+    count->figures[CTL_HISTORY_waiting] += (uint64_t)(now->waiting + now->deferred);
     count->wait_us += counted(now->wait_us, before->wait_us);
     for (i = 0; i < CTL_WAITS_MAX; i++)
         count->waits[i] += counted(now->waits[i], before->waits[i]);
@@ -278,7 +278,7 @@ void ctl_count_end(ctl_count_t *count, const ctl_figures_t *figures, uint32_t se
     uint64_t mean = (count->wait_us + seconds * UINT64_C(500000))
                     / (seconds * UINT64_C(1000000));
 
-    if (count->figures[VL_HISTORY_waiting] < mean)
-        count->figures[VL_HISTORY_waiting] = mean;
-    count->figures[VL_HISTORY_wait_p99_us] = percentile(count, figures);
+    if (count->figures[CTL_HISTORY_waiting] < mean)
+        count->figures[CTL_HISTORY_waiting] = mean;
+    count->figures[CTL_HISTORY_wait_p99_us] = percentile(count, figures);
 }

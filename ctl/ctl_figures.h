@@ -5,7 +5,7 @@
 /* The answer to the command "figures" of the control socket: counters and limits of all
  * sites, and what was counted between two answers. */
 
-#include "base/vl_history_format.h"
+#include "ctl_history_format.h"
 #include "ctl.h"
 
 /* Most buckets of waiting times that are read. */
@@ -23,7 +23,7 @@
 
 typedef struct ctl_site_t {
     /* As the server's configuration has it, in bytes that need not be UTF-8. */
-    char name[VL_HISTORY_NAME_SIZE];
+    char name[CTL_HISTORY_NAME_SIZE];
 #define X(member) json_int_t member;
     CTL_SITE_NUMBERS(X)
 #undef X
@@ -55,10 +55,10 @@ void ctl_figures_free(ctl_figures_t *figures);
 const ctl_site_t *ctl_figures_find(const ctl_figures_t *figures, const char *name,
                                    size_t *from);
 
-/* What was counted in an interval, in the units of VL_HISTORY_FIGURES.  waits are kept for
+/* What was counted in an interval, in the units of CTL_HISTORY_FIGURES.  waits are kept for
  * ctl_count_end(). */
 typedef struct ctl_count_t {
-    uint64_t figures[VL_HISTORY_FIGURE_COUNT];
+    uint64_t figures[CTL_HISTORY_FIGURE_COUNT];
     uint64_t wait_us;
     uint64_t waits[CTL_WAITS_MAX];
 } ctl_count_t;

@@ -114,8 +114,8 @@ static ctl_exit_e find_range(const ctl_call_t *call, range_t *range, ctl_error_t
                              "as 90min, 6h, 7d or '2026-11-22 14:30'", text);
     range->last = (uint32_t)(now / 60);
     range->first = (uint32_t)((since + 59) / 60);
-    if (range->first + VL_HISTORY_SLOTS <= range->last)
-        range->first = range->last - VL_HISTORY_SLOTS + 1;
+    if (range->first + CTL_HISTORY_SLOTS <= range->last)
+        range->first = range->last - CTL_HISTORY_SLOTS + 1;
     return CTL_DONE;
 }
 
@@ -176,7 +176,7 @@ static void print_csv(const range_t *range)
 
     printf("time,seconds");
 #define X(member, help) printf("," #member);
-    VL_HISTORY_FIGURES(X)
+    CTL_HISTORY_FIGURES(X)
 #undef X
     putchar('\n');
     for (m = range->first; m <= range->last; m++) {
@@ -184,7 +184,7 @@ static void print_csv(const range_t *range)
             continue;
         format_time(time, m, 1);
         printf("%s,%u", time, minute.seconds);
-        for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++)
+        for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
             printf(",%llu", (unsigned long long)minute.figures[i]);
         putchar('\n');
     }
@@ -200,8 +200,8 @@ static json_t *minute_to_json(const ctl_minute_t *minute, uint32_t m)
     json_object_set_new(json, "seconds", ctl_json_check(json_integer(minute->seconds)));
 #define X(member, help)                                                                  \
     json_object_set_new(json, #member, ctl_json_check(                                   \
-        json_integer((json_int_t)minute->figures[VL_HISTORY_##member])));
-    VL_HISTORY_FIGURES(X)
+        json_integer((json_int_t)minute->figures[CTL_HISTORY_##member])));
+    CTL_HISTORY_FIGURES(X)
 #undef X
     return json;
 }
@@ -241,10 +241,10 @@ static unsigned sum_up(const range_t *range, uint32_t first, unsigned step,
             continue;
         n++;
         ret_sum->seconds += minute.seconds;
-        for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++) {
+        for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++) {
             uint64_t *to = &ret_sum->figures[i];
 
-            if (i != VL_HISTORY_waiting && i != VL_HISTORY_wait_p99_us)
+            if (i != CTL_HISTORY_waiting && i != CTL_HISTORY_wait_p99_us)
                 *to += minute.figures[i];
             else if (*to < minute.figures[i])
                 *to = minute.figures[i];
@@ -258,13 +258,13 @@ static void print_line(const ctl_minute_t *sum)
     const uint64_t *figures = sum->figures;
 
     printf(" %10.1f %8.1f %8llu %10s %10llu %10llu %8llu\n",
-           (double)figures[VL_HISTORY_requests] / sum->seconds,
-           (double)figures[VL_HISTORY_cpu_us] / sum->seconds / 1e4,
-           (unsigned long long)figures[VL_HISTORY_waiting],
-           ctl_ms((double)figures[VL_HISTORY_wait_p99_us]).text,
-           (unsigned long long)figures[VL_HISTORY_queued],
-           (unsigned long long)figures[VL_HISTORY_refused],
-           (unsigned long long)figures[VL_HISTORY_gone]);
+           (double)figures[CTL_HISTORY_requests] / sum->seconds,
+           (double)figures[CTL_HISTORY_cpu_us] / sum->seconds / 1e4,
+           (unsigned long long)figures[CTL_HISTORY_waiting],
+           ctl_ms((double)figures[CTL_HISTORY_wait_p99_us]).text,
+           (unsigned long long)figures[CTL_HISTORY_queued],
+           (unsigned long long)figures[CTL_HISTORY_refused],
+           (unsigned long long)figures[CTL_HISTORY_gone]);
 }
 
 static void print_table(const range_t *range)
@@ -305,7 +305,7 @@ ctl_exit_e ctl_history(const ctl_call_t *call, ctl_error_t *error)
 
     if (find_range(call, &range, error) != CTL_DONE)
         return error->status;
-    range.store = ctl_store_open_to_read(call->file ? call->file : VL_HISTORY_PATH, error);
+    range.store = ctl_store_open_to_read(call->file ? call->file : CTL_HISTORY_PATH, error);
     if (!range.store)
         return error->status;
     if (find_site(call, &range, error) == CTL_DONE) {

@@ -35,7 +35,7 @@ static const struct {
     const char *name;
     ctl_exit_e (*run)(FILE *in, const char *path, ctl_error_t *error);
 } formats[] = {
-    { "lve", import_lve }, { "mod_qos", ctl_import_mod_qos }, { "ols", ctl_import_ols }
+    { "lve", import_lve }, { "mod_qos", ctl_import_mod_qos }
 };
 
 #define FORMATS (sizeof(formats) / sizeof(formats[0]))
@@ -50,7 +50,7 @@ ctl_exit_e ctl_import(const ctl_call_t *call, ctl_error_t *error)
     for (i = 0; i < FORMATS && strcmp(formats[i].name, what) != 0; i++)
         ;
     if (i == FORMATS)
-        return ctl_error_set(error, CTL_USAGE, "import: '%s' is not lve, mod_qos or ols", what);
+        return ctl_error_set(error, CTL_USAGE, "import: '%s' is not lve or mod_qos", what);
     in = strcmp(path, "-") ? fopen(path, "re") : stdin;
     if (!in)
         return ctl_error_set(error, CTL_REFUSED, "%s cannot be read: %s", path,

@@ -12,9 +12,6 @@
 ctl_exit_e ctl_import_lve(FILE *in, const char *path, long processors, ctl_error_t *error);
 /* mod_qos: a file of Apache's configuration. */
 ctl_exit_e ctl_import_mod_qos(FILE *in, const char *path, ctl_error_t *error);
-/* OpenLiteSpeed: a namespace template, for sandboxes.  Whether a path exists is looked up on
- * this machine. */
-ctl_exit_e ctl_import_ols(FILE *in, const char *path, ctl_error_t *error);
 
 /* Cuts a line into at most `most` words, with or without quotation marks, and ends each with a
  * zero byte.  Returns their number. */

@@ -26,7 +26,6 @@ static const struct {
     unsigned options;               /* OPTION_BIT() of options that not all commands have */
 } commands[] = {
     { "top", 0, 1, ctl_top },
-    { "list", 0, 0, ctl_list },
     { "show", 1, 1, ctl_show },
     { "set", 0, ARGUMENTS_MAX, ctl_set, OPTION_BIT(PLAN) | OPTION_BIT(FOR) | OPTION_BIT(SAVE)
       | OPTION_BIT(FILE) },
@@ -43,7 +42,6 @@ static const struct {
     { "history", 0, 1, ctl_history, OPTION_BIT(SINCE) | OPTION_BIT(CSV) | OPTION_BIT(FILE) },
     { "collect", 0, 0, ctl_collect, OPTION_BIT(FILE) },
     { "report", 0, 0, ctl_report },
-    { "size", 0, 1, ctl_size },
     { "fleet", 0, 0, ctl_fleet },
     { "doctor", 0, 1, ctl_doctor }
 };

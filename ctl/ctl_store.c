@@ -18,11 +18,11 @@ struct ctl_store_t {
     char *path;
     uint32_t slots;
     uint32_t bands;
-    vl_history_site_t *sites;       /* all tables, VL_HISTORY_BAND_SITES for each band */
+    ctl_history_site_t *sites;       /* all tables, CTL_HISTORY_BAND_SITES for each band */
     ctl_place_t *by_name;           /* places in use, in the order of their names */
     uint32_t nnames;
     ctl_place_t maybe_free;         /* no place below it is free */
-    vl_history_page_t *pages;       /* of the minute that is being written */
+    ctl_history_page_t *pages;       /* of the minute that is being written */
 };
 
 /* --- reading and writing -------------------------------------------------- */
@@ -72,14 +72,14 @@ static int write_at(int fd, const void *from, size_t len, uint64_t at)
 
 static uint64_t table_at(const ctl_store_t *store, uint32_t band)
 {
-    return vl_history_table_at(store->slots, band);
+    return ctl_history_table_at(store->slots, band);
 }
 
 /* Position of a site in its table. */
 static uint64_t site_at(const ctl_store_t *store, ctl_place_t place)
 {
-    return table_at(store, place / VL_HISTORY_BAND_SITES)
-           + place % VL_HISTORY_BAND_SITES * sizeof(vl_history_site_t);
+    return table_at(store, place / CTL_HISTORY_BAND_SITES)
+           + place % CTL_HISTORY_BAND_SITES * sizeof(ctl_history_site_t);
 }
 
 static ctl_exit_e set_errno(ctl_error_t *error, const char *path, const char *what)
@@ -162,7 +162,7 @@ static void *grow(void *old, size_t old_size, size_t size)
 /* Makes room in memory for one more band. */
 static void grow_memory(ctl_store_t *store)
 {
-    size_t band = VL_HISTORY_BAND_SITES, n = store->bands * band;
+    size_t band = CTL_HISTORY_BAND_SITES, n = store->bands * band;
 
     store->sites = grow(store->sites, n * sizeof(*store->sites),
                         (n + band) * sizeof(*store->sites));
@@ -180,15 +180,15 @@ static ctl_exit_e read_tables(ctl_store_t *store, ctl_error_t *error)
 
     if (fstat(store->fd, &st))
         return set_errno(error, store->path, "read");
-    bands = vl_history_bands(store->slots, (uint64_t)st.st_size);
+    bands = ctl_history_bands(store->slots, (uint64_t)st.st_size);
     for (band = 0; band < bands; band++) {
         grow_memory(store);
-        if (read_at(store->fd, store->sites + (size_t)band * VL_HISTORY_BAND_SITES,
-                    VL_HISTORY_BAND_SITES * sizeof(*store->sites), table_at(store, band)))
+        if (read_at(store->fd, store->sites + (size_t)band * CTL_HISTORY_BAND_SITES,
+                    CTL_HISTORY_BAND_SITES * sizeof(*store->sites), table_at(store, band)))
             return set_errno(error, store->path, "read");
     }
-    for (n = 1; n < bands * VL_HISTORY_BAND_SITES; n++) {
-        store->sites[n].name[VL_HISTORY_NAME_SIZE - 1] = '\0';
+    for (n = 1; n < bands * CTL_HISTORY_BAND_SITES; n++) {
+        store->sites[n].name[CTL_HISTORY_NAME_SIZE - 1] = '\0';
         if (store->sites[n].name[0])
             insert_name(store, n);
     }
@@ -197,18 +197,18 @@ static ctl_exit_e read_tables(ctl_store_t *store, ctl_error_t *error)
 
 static ctl_exit_e check_head(ctl_store_t *store, ctl_error_t *error)
 {
-    vl_history_head_t head = { 0, 0, 0 };
+    ctl_history_head_t head = { 0, 0, 0 };
 
     if (read_at(store->fd, &head, sizeof(head), 0) && errno != ENODATA)
         return set_errno(error, store->path, "read");
-    if (head.magic != VL_HISTORY_MAGIC)
+    if (head.magic != CTL_HISTORY_MAGIC)
         return ctl_error_set(error, CTL_REFUSED, "%s is not a history of mod_vhostlimit, or "
                              "of another machine. Move it away", store->path);
-    if (head.version != VL_HISTORY_VERSION || head.slots != VL_HISTORY_SLOTS)
+    if (head.version != CTL_HISTORY_VERSION || head.slots != CTL_HISTORY_SLOTS)
         return ctl_error_set(error, CTL_REFUSED, "the history %s has version %u and %u "
                              "minutes; this program reads version %d and %d minutes. Move it "
                              "away", store->path, head.version, head.slots,
-                             VL_HISTORY_VERSION, VL_HISTORY_SLOTS);
+                             CTL_HISTORY_VERSION, CTL_HISTORY_SLOTS);
     store->slots = head.slots;
     return CTL_DONE;
 }
@@ -216,25 +216,25 @@ static ctl_exit_e check_head(ctl_store_t *store, ctl_error_t *error)
 /* Writes the head into an empty file, or into one of a process that ended while it did so. */
 static int make_head(int fd)
 {
-    const vl_history_head_t head = { VL_HISTORY_MAGIC, VL_HISTORY_VERSION,
-                                     VL_HISTORY_SLOTS };
+    const ctl_history_head_t head = { CTL_HISTORY_MAGIC, CTL_HISTORY_VERSION,
+                                     CTL_HISTORY_SLOTS };
     struct stat st;
 
     if (fstat(fd, &st))
         return -1;
-    if (st.st_size >= VL_HISTORY_PAGE)
+    if (st.st_size >= CTL_HISTORY_PAGE)
         return 0;
     if (st.st_size >= (off_t)sizeof(head.magic)) {
         uint64_t magic = 0;
 
         if (read_at(fd, &magic, sizeof(magic), 0))
             return -1;
-        if (magic != VL_HISTORY_MAGIC)
+        if (magic != CTL_HISTORY_MAGIC)
             return 0;               /* check_head() tells */
     }
     if (write_at(fd, &head, sizeof(head), 0))
         return -1;
-    return ftruncate(fd, VL_HISTORY_PAGE);
+    return ftruncate(fd, CTL_HISTORY_PAGE);
 }
 
 static ctl_store_t *open_store(const char *path, int flags, ctl_error_t *error)
@@ -243,7 +243,7 @@ static ctl_store_t *open_store(const char *path, int flags, ctl_error_t *error)
     struct stat st;
 
     store->path = ctl_printf("%s", path);
-    store->slots = VL_HISTORY_SLOTS;
+    store->slots = CTL_HISTORY_SLOTS;
     store->maybe_free = 1;
     store->fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, MODE);
     if (store->fd < 0)
@@ -288,7 +288,7 @@ ctl_store_t *ctl_store_open(const char *path, uint32_t minute, ctl_error_t *erro
     }
     store = load(store, error);
     /* A clock that was ahead: otherwise the place would not become free for as long. */
-    for (n = 1; store && n < store->bands * VL_HISTORY_BAND_SITES; n++) {
+    for (n = 1; store && n < store->bands * CTL_HISTORY_BAND_SITES; n++) {
         if (store->sites[n].until > minute)
             store->sites[n].until = minute;
     }
@@ -318,20 +318,20 @@ void ctl_store_close(ctl_store_t *store)
 /* Pages that are not written yet in a new band: no site is in them. */
 static void clear_page(ctl_store_t *store, uint32_t band)
 {
-    vl_history_page_t *page = &store->pages[band];
+    ctl_history_page_t *page = &store->pages[band];
     unsigned i;
 
     page->minute = store->pages[0].minute;
     page->seconds = store->pages[0].seconds;
     memset(page->records, 0, sizeof(page->records));
-    for (i = 0; i < VL_HISTORY_BAND_SITES; i++)
-        page->records[i].figures[0] = VL_HISTORY_ABSENT;
+    for (i = 0; i < CTL_HISTORY_BAND_SITES; i++)
+        page->records[i].figures[0] = CTL_HISTORY_ABSENT;
 }
 
 /* A place is free a week after the last figures of its site. */
 static int is_free(const ctl_store_t *store, ctl_place_t place, uint32_t minute)
 {
-    const vl_history_site_t *site = &store->sites[place];
+    const ctl_history_site_t *site = &store->sites[place];
 
     return !site->name[0] || site->until + UNTIL_STEP + store->slots < minute;
 }
@@ -340,12 +340,12 @@ static ctl_place_t find_free(ctl_store_t *store, uint32_t minute)
 {
     ctl_place_t place;
 
-    for (place = store->maybe_free; place < store->bands * VL_HISTORY_BAND_SITES; place++) {
+    for (place = store->maybe_free; place < store->bands * CTL_HISTORY_BAND_SITES; place++) {
         if (is_free(store, place, minute))
             break;
     }
     store->maybe_free = place + 1;
-    if (place == store->bands * VL_HISTORY_BAND_SITES) {
+    if (place == store->bands * CTL_HISTORY_BAND_SITES) {
         grow_memory(store);
         clear_page(store, store->bands - 1);
     }
@@ -356,7 +356,7 @@ static ctl_place_t find_free(ctl_store_t *store, uint32_t minute)
 static ctl_place_t add_site(ctl_store_t *store, const char *name, uint32_t minute)
 {
     ctl_place_t place = find_free(store, minute);
-    vl_history_site_t *site = &store->sites[place];
+    ctl_history_site_t *site = &store->sites[place];
 
     if (site->name[0])
         remove_name(store, place);
@@ -383,55 +383,55 @@ void ctl_store_begin(ctl_store_t *store, uint32_t minute, uint32_t seconds)
 }
 
 void ctl_store_put(ctl_store_t *store, const char *name,
-                   const uint64_t figures[VL_HISTORY_FIGURE_COUNT])
+                   const uint64_t figures[CTL_HISTORY_FIGURE_COUNT])
 {
     ctl_place_t place = ctl_store_find(store, name);
-    vl_history_record_t *record;
+    ctl_history_record_t *record;
     int i;
 
     if (place == CTL_PLACE_NONE)
         place = add_site(store, name, store->pages[0].minute);
-    record = &store->pages[place / VL_HISTORY_BAND_SITES]
-              .records[place % VL_HISTORY_BAND_SITES];
-    for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++)
-        record->figures[i] = vl_history_pack(figures[i]);
+    record = &store->pages[place / CTL_HISTORY_BAND_SITES]
+              .records[place % CTL_HISTORY_BAND_SITES];
+    for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
+        record->figures[i] = ctl_history_pack(figures[i]);
 }
 
 /* Adds a record of the same minute. */
-static void add_record(vl_history_record_t *record, const vl_history_record_t *more)
+static void add_record(ctl_history_record_t *record, const ctl_history_record_t *more)
 {
     int i;
 
-    if (more->figures[0] == VL_HISTORY_ABSENT)
+    if (more->figures[0] == CTL_HISTORY_ABSENT)
         return;
-    if (record->figures[0] == VL_HISTORY_ABSENT) {
+    if (record->figures[0] == CTL_HISTORY_ABSENT) {
         *record = *more;
         return;
     }
-    for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++) {
-        uint64_t a = vl_history_unpack(record->figures[i]);
-        uint64_t b = vl_history_unpack(more->figures[i]);
+    for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++) {
+        uint64_t a = ctl_history_unpack(record->figures[i]);
+        uint64_t b = ctl_history_unpack(more->figures[i]);
 
-        if (i == VL_HISTORY_waiting || i == VL_HISTORY_wait_p99_us)
+        if (i == CTL_HISTORY_waiting || i == CTL_HISTORY_wait_p99_us)
             a = a > b ? a : b;
         else
             a += b;
-        record->figures[i] = vl_history_pack(a);
+        record->figures[i] = ctl_history_pack(a);
     }
 }
 
 /* Adds what the file has of the same minute. */
 static void add_written(const ctl_store_t *store, uint32_t band)
 {
-    vl_history_page_t *page = &store->pages[band], old;
+    ctl_history_page_t *page = &store->pages[band], old;
     unsigned i;
 
     if (read_at(store->fd, &old, sizeof(old),
-                vl_history_page_at(store->slots, band, page->minute))
-        || !vl_history_is_valid(&old, page->minute))
+                ctl_history_page_at(store->slots, band, page->minute))
+        || !ctl_history_is_valid(&old, page->minute))
         return;
     page->seconds += old.seconds;
-    for (i = 0; i < VL_HISTORY_BAND_SITES; i++)
+    for (i = 0; i < CTL_HISTORY_BAND_SITES; i++)
         add_record(&page->records[i], &old.records[i]);
 }
 
@@ -442,7 +442,7 @@ static int extend_file(const ctl_store_t *store)
 
     if (fstat(store->fd, &st))
         return -1;
-    if (vl_history_bands(store->slots, (uint64_t)st.st_size) >= store->bands)
+    if (ctl_history_bands(store->slots, (uint64_t)st.st_size) >= store->bands)
         return 0;
     return ftruncate(store->fd, (off_t)table_at(store, store->bands));
 }
@@ -454,13 +454,13 @@ static int write_sites(ctl_store_t *store)
     uint32_t minute = store->pages[0].minute;
     ctl_place_t place;
 
-    for (place = 1; place < store->bands * VL_HISTORY_BAND_SITES; place++) {
-        vl_history_site_t *site = &store->sites[place];
-        const vl_history_record_t *record = &store->pages[place / VL_HISTORY_BAND_SITES]
-                                             .records[place % VL_HISTORY_BAND_SITES];
-        const vl_history_site_t before = *site;
+    for (place = 1; place < store->bands * CTL_HISTORY_BAND_SITES; place++) {
+        ctl_history_site_t *site = &store->sites[place];
+        const ctl_history_record_t *record = &store->pages[place / CTL_HISTORY_BAND_SITES]
+                                             .records[place % CTL_HISTORY_BAND_SITES];
+        const ctl_history_site_t before = *site;
 
-        if (record->figures[0] == VL_HISTORY_ABSENT
+        if (record->figures[0] == CTL_HISTORY_ABSENT
             || (before.until && minute < before.until + UNTIL_STEP
                 && minute >= before.since))
             continue;
@@ -482,12 +482,12 @@ ctl_exit_e ctl_store_end(ctl_store_t *store, ctl_error_t *error)
     if (extend_file(store) || write_sites(store))
         return set_errno(error, store->path, "written");
     for (band = 0; band < store->bands; band++) {
-        vl_history_page_t *page = &store->pages[band];
+        ctl_history_page_t *page = &store->pages[band];
 
         add_written(store, band);
-        page->sum = vl_history_sum(page);
+        page->sum = ctl_history_sum(page);
         if (write_at(store->fd, page, sizeof(*page),
-                     vl_history_page_at(store->slots, band, page->minute)))
+                     ctl_history_page_at(store->slots, band, page->minute)))
             return set_errno(error, store->path, "written");
     }
     return CTL_DONE;
@@ -498,21 +498,21 @@ ctl_exit_e ctl_store_end(ctl_store_t *store, ctl_error_t *error)
 int ctl_store_get(const ctl_store_t *store, ctl_place_t place, uint32_t minute,
                   ctl_minute_t *ret_minute)
 {
-    const vl_history_record_t *record;
-    vl_history_page_t page;
+    const ctl_history_record_t *record;
+    ctl_history_page_t page;
     int i;
 
-    if (place >= store->bands * VL_HISTORY_BAND_SITES
+    if (place >= store->bands * CTL_HISTORY_BAND_SITES
         || (place != CTL_PLACE_SERVER && minute < store->sites[place].since)
         || read_at(store->fd, &page, sizeof(page),
-                   vl_history_page_at(store->slots, place / VL_HISTORY_BAND_SITES, minute))
-        || !vl_history_is_valid(&page, minute))
+                   ctl_history_page_at(store->slots, place / CTL_HISTORY_BAND_SITES, minute))
+        || !ctl_history_is_valid(&page, minute))
         return 0;
-    record = &page.records[place % VL_HISTORY_BAND_SITES];
-    if (record->figures[0] == VL_HISTORY_ABSENT)
+    record = &page.records[place % CTL_HISTORY_BAND_SITES];
+    if (record->figures[0] == CTL_HISTORY_ABSENT)
         return 0;
     ret_minute->seconds = page.seconds;
-    for (i = 0; i < VL_HISTORY_FIGURE_COUNT; i++)
-        ret_minute->figures[i] = vl_history_unpack(record->figures[i]);
+    for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
+        ret_minute->figures[i] = ctl_history_unpack(record->figures[i]);
     return 1;
 }

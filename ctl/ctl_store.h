@@ -2,11 +2,11 @@
 #ifndef CTL_STORE_H
 #define CTL_STORE_H
 
-/* The history file (base/vl_history_format.h).  One process may have it open for writing; a
+/* The history file (ctl_history_format.h).  One process may have it open for writing; a
  * lock on the file keeps others away.  Any number may read at the same time, without a lock.
  * Not thread-safe. */
 
-#include "base/vl_history_format.h"
+#include "ctl_history_format.h"
 #include "ctl.h"
 
 typedef struct ctl_store_t ctl_store_t;
@@ -32,10 +32,10 @@ const char *ctl_store_name(const ctl_store_t *store, ctl_place_t place);
 /* Writing one minute: ctl_store_begin(), ctl_store_put() for each site and for the server,
  * ctl_store_end().  Sites without ctl_store_put() are absent in that minute. */
 void ctl_store_begin(ctl_store_t *store, uint32_t minute, uint32_t seconds);
-/* Gives the site a place if it has none.  name: less than VL_HISTORY_NAME_SIZE bytes; "": the
+/* Gives the site a place if it has none.  name: less than CTL_HISTORY_NAME_SIZE bytes; "": the
  * server. */
 void ctl_store_put(ctl_store_t *store, const char *name,
-                   const uint64_t figures[VL_HISTORY_FIGURE_COUNT]);
+                   const uint64_t figures[CTL_HISTORY_FIGURE_COUNT]);
 /* Writes the minute.  What the file has of the same minute is added: counters and seconds are
  * summed, of the others the larger one stays.  On an error fills in *error; the minute is then
  * not in the file, or for a part of the sites. */
@@ -44,7 +44,7 @@ ctl_exit_e ctl_store_end(ctl_store_t *store, ctl_error_t *error);
 /* The figures of a site in a minute. */
 typedef struct ctl_minute_t {
     uint32_t seconds;
-    uint64_t figures[VL_HISTORY_FIGURE_COUNT];
+    uint64_t figures[CTL_HISTORY_FIGURE_COUNT];
 } ctl_minute_t;
 
 /* Reads a minute.  Returns 0 if the file has no figures of the site for it. */

@@ -2,7 +2,7 @@
 #ifndef CTL_TABLE_H
 #define CTL_TABLE_H
 
-/* The table of sites that list and top print: words to the left, numbers to the right,
+/* The table of sites that top prints: words to the left, numbers to the right,
  * each column as wide as its widest cell. */
 
 #include "ctl_status.h"

@@ -21,7 +21,6 @@
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
-#include "control/vl_control_figures.h"
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_folders.h"
@@ -514,7 +513,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     left = vl_shm_parent_reclaim(kept->shm, pid);
     vl_relay_parent_check(kept->shm);
     if (left)
-        vl_control_figures_child_lost(left);
+        vl_status_child_lost(left);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " died with %u requests running or queued: "

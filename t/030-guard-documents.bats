@@ -39,7 +39,7 @@ defaults_of_tables() {
   flags=$(pkg-config --cflags apr-1) || return
   # shellcheck disable=SC2086  # the flags are words
   printf '%s\n' '#include "config/vl_settings.h"' '#include "core/vl_queue.h"' \
-    '#define X(member, directive, args, def, ...) ; @ directive def' 'VL_SETTINGS(X)' '#undef X' \
+    '#define X(member, directive, args, def, ...) ; @ directive def' 'VL_SETTINGS(X)' 'VL_GLOBALS(X)' '#undef X' \
     '#define X(member, directive, ...) ; @ directive 0' 'VL_SIZES(X)' |
     cc -E -P -I "$TOP/mod_vhostlimit" $flags - | tr ';' '\n' | sed -nE 's/^ *@ "([A-Za-z]+)" *(.*[^ ]) *$/\1 \2/p'
 }
@@ -56,8 +56,8 @@ word_of() { # <constant>
 written_default() { # <directive> <value>
   local value=$2
   case $1 in
-    VhostLimitSandbox | VhostLimitOwner | VhostLimit) value=$(word_of "$2") ;;
-    VhostLimitRetryAfter) value=auto ;;
+    VhostLimitSandbox | VhostLimitOwner | VhostLimit | VhostLimitOnError) value=$(word_of "$2") ;;
+    VhostLimitRetryAfter | VhostLimitSlots) value=auto ;;
     VhostLimitQueue) value="$2 $(value_of VL_QUEUE_TIMEOUT | tr -cd 0-9)s" ;;
     VhostLimitCPU | VhostLimitMemory | VhostLimitProcesses | VhostLimitIO) [[ $2 != 0 ]] || value=none ;;
   esac
@@ -73,15 +73,12 @@ documented_default() { fields_of "$1" | sed -n 's/^Default\t//p'; }  # <directiv
     like "$(documented_default "$directive")" "^\`$(written_default "$directive" "$value")\`" "$directive"
   done <<<"$tables"
   is "$(word_of "$(sed -nE 's/.*retry_after, "VhostLimitRetryAfter", TAKE1, (VL_[A-Z_]+),.*/\1/p' "$TOP/mod_vhostlimit/config/vl_settings.h")")" auto
-  is "$(word_of VL_SLOTS_AUTO)" auto
-  is "$(documented_default VhostLimitSlots) $(documented_default VhostLimitCgroup)" "\`auto\` \`auto\`"
-  is "$(documented_default VhostLimitOnError)" "\`$(word_of VL_ERROR_OPEN)\`"
+  is "$(documented_default VhostLimitCgroup)" "\`$(value_of VL_CGROUP | tr -d '"')\`"
   is "$(documented_default VhostLimitClients)" "\`On $(value_of VL_CLIENT_BITS4) $(value_of VL_CLIENT_BITS6)\`"
-  is "$(documented_default VhostLimitAccounts)" "\`Vhost\`; with \`Host\`, \`max=$(value_of VL_HOSTS_DEFAULT)\`"
+  is "$(documented_default VhostLimitAccounts)" "\`Vhost\`; with \`Host\`, \`max=$(value_of VL_HOSTS)\`"
   is "$(value_of VL_KNOWN_TTL_US)" '(30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)'
   like "$(documented_default VhostLimitKnown)" "^\`Off\`; .*\`share=$(value_of VL_KNOWN_SHARE)\`, \`ttl=30min\`"
   like "$(documented_default VhostLimitClass)" "weight $(value_of VL_CLASS_WEIGHT_DEFAULT)\$"
-  is "$(documented_default VhostLimitHistory)" "\`$(value_of VL_HISTORY_PATH | tr -d '"')\`"
 }
 
 @test "conf/vhostlimit.conf has exactly the directives of the module" {

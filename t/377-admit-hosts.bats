@@ -211,28 +211,20 @@ end_of()     { wait_until 20 host_is "$1" running 0; }       # <host>
   is "$(answer_body | jq -r '[.vhosts[].name] | join(" ")')" two.shop.test
 }
 
-@test "all formats show hosts, and how many there are" {
+@test "?json and ?prometheus show hosts, and how many there are" {
   start_shops
   get one.shop / && end_of one
-  status_auto >"$BATS_TEST_TMPDIR/auto"
-  grep -q '^host.one.shop.test.requests: 1$' "$BATS_TEST_TMPDIR/auto"
-  grep -q '^hosts.named: 1$' "$BATS_TEST_TMPDIR/auto"
   web "$(url status '/vhostlimit?prometheus')" >"$BATS_TEST_TMPDIR/prometheus"
   grep -q '^vhostlimit_requests_total{vhost="one.shop.test",site="a.test"} 1$' "$BATS_TEST_TMPDIR/prometheus"
   grep -q '^vhostlimit_hosts 1$' "$BATS_TEST_TMPDIR/prometheus"
-  web "$(url status /vhostlimit)" >"$BATS_TEST_TMPDIR/html"
-  grep -q 'one.shop.test <small>of a.test</small>' "$BATS_TEST_TMPDIR/html"
-  grep -q '1 host names of at most 65536 have an account' "$BATS_TEST_TMPDIR/html"
 }
 
-@test "a page shows the 200 busiest hosts, and says of how many; sums have all" {
+@test "a page shows the 200 busiest hosts, and says of how many" {
   start_shops
   hosts_loop 250
   is "$(number_of named) $(number_of shown) $(hosts | wc -w)" '250 200 200'
-  wait_until 20 page_has '250 admitted'
 }
 
-page_has() { [[ $(web "$(url status /vhostlimit)") == *"$1"* ]]; }  # <text>
 
 hosts_loop() { # <number>
   local i

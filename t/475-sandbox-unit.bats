@@ -120,7 +120,7 @@ exposure() { # <file>
   like "$status $output" "^1 .*'none.test' is no site that takes part"
   try ctl unit a.test --install --remove
   is "$status" 2
-  try ctl list --install
+  try ctl top --install
   is "$status" 2
   try ctl unit
   is "$status" 2

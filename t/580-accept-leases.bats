@@ -76,7 +76,7 @@ kill_client() { # <name>: the client closes
   hold_request one a
   for i in "${names[@]}"; do ask_for "$i" /sub/; done
   settles s waiting 12
-  is "$(get status /vhostlimit?auto)" 200 "a page of a site that is Off, meanwhile"
+  is "$(get status /vhostlimit?json)" 200 "a page of a site that is Off, meanwhile"
   release_request one
   for i in "${names[@]}"; do wait_until 10 answers_are "$i" '200 200'; done
   is "$(($(status_of s queued) - before)) $(status_of s refused)" '12 0'
@@ -92,7 +92,7 @@ kill_client() { # <name>: the client closes
   hold_request one b
   : >"$BATS_TEST_TMPDIR/go"
   settles a waiting 12
-  is "$(get status /vhostlimit?auto)" 200 "a page of a site that is Off, meanwhile"
+  is "$(get status /vhostlimit?json)" 200 "a page of a site that is Off, meanwhile"
   release_request one
   wait "$kept_pid"
   is "$(xargs <"$BATS_TEST_TMPDIR/kept") $(status_of a refused)" '12 200 12 200 0'

@@ -15,15 +15,13 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   local site name waiting deferred limited
   page=file://$BATS_TEST_TMPDIR/page
   {
-    printf 'schema: 1\nworkers: 20\n'
+    printf '{"schema":1,"workers":20,"vhosts":[\n'
     for site; do
       IFS=: read -r name waiting deferred limited <<<"$site"
-      printf "vhost.$name.test:80.%s\n" 'mode: on' 'running: 2' "waiting: $waiting" "deferred: $deferred" 'queue: 100' \
-        'refused: 3' "limited_s: $limited"
+      printf '{"name":"%s.test:80","mode":"on","running":2,"waiting":%d,"deferred":%d,"queue":100,"refused":3,"limited_s":%d,"classes":[{"waiting":77}]},\n' \
+        "$name" "$waiting" "$deferred" "$limited"
     done
-  } >"$BATS_TEST_TMPDIR/page?auto"
-  # A file is named without a query.
-  mv "$BATS_TEST_TMPDIR/page?auto" "$BATS_TEST_TMPDIR/page"
+  } >"$BATS_TEST_TMPDIR/page"
 }
 
 @test "a server without limited sites is OK, with performance data" {
@@ -114,14 +112,14 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   canned a:0:0:0
   check -v unknown:80
   is "$status $output" '3 VHOSTLIMIT UNKNOWN - there is no site unknown:80'
-  sed -i 's/schema: 1/schema: 2/' "$BATS_TEST_TMPDIR/page"
+  sed -i 's/"schema":1/"schema":2/' "$BATS_TEST_TMPDIR/page"
   check
   is "$status" 3
   like "$output" 'schema 2, this check reads schema 1'
   echo '<html>It works!</html>' >"$BATS_TEST_TMPDIR/page"
   check
   is "$status" 3
-  like "$output" '^VHOSTLIMIT UNKNOWN - the answer is not the \?auto form'
+  like "$output" '^VHOSTLIMIT UNKNOWN - the answer is not the \?json form'
   local words
   for words in '-x' '-w' '-w many' 'argument'; do
     # shellcheck disable=SC2086  # words

@@ -1,49 +1,35 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The status page with ten thousand sites and charts in Chromium: as wide as a phone and as a
+# The status page with ten thousand sites in Chromium: as wide as a phone and as a
 # desk, light and dark.
 #
 #   VL_SCREENSHOTS=FOLDER bats t/718-status-phone.bats   # keeps a picture of each
 # needs: fonts
 
 load lib/live
-load lib/control
-load lib/history
 load lib/browser
 export ONE_SERVER=yes
 
 vhosts=10000
 
-history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
-
 # One server and one browser for all tests, because a page of so many sites takes seconds.
 setup_file() {
   # shellcheck disable=SC2034  # the helpers read it
   local BATS_TEST_TMPDIR=$BATS_FILE_TMPDIR
-  meets root ctl chromium || return 0
+  meets chromium || return 0
   shop_vhosts "$vhosts" >"$BATS_FILE_TMPDIR/many.conf"
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -v 'a VhostLimitConcurrency 1' \
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitConcurrency 1' \
     -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
-  write_history
   start_browser
   open_page "$(page_of '#every=0')"
 }
 
-setup() { requires root ctl chromium; }
-teardown_file() { all_of end_browser end_collector end_server; }
+setup() { requires chromium; }
+teardown_file() { all_of end_browser end_server; }
 
 # Instead of that in lib/httpd.bash: so many sites are too much text for the shell.
 no_request_runs() { no_request_runs_in_thousands; }
-
-# Some minutes of a history of all sites.
-write_history() {
-  begin_collector
-  repeat 5 get a / >/dev/null
-  collect_now
-  end_collector
-  chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
-}
 
 page_of() { printf 'http://status.test:%s/vhostlimit%s\n' "$(httpd_port)" "$1"; }    # <query>
 
@@ -84,8 +70,6 @@ fits() { # <pixels>
     fits 390
     picture "phone-$colors"
   done
-  is "$(in_page 'document.querySelectorAll("#charts svg path").length')" 6 "charts"
-  at_most "$(in_page 'Math.round(document.getElementById("charts").getBoundingClientRect().bottom)')" 844 "pixels to the end of the charts: one screen"
   like "$(in_page 'document.getElementById("count").textContent')" '^10004 sites$'
   in_page 'document.getElementById("tools").scrollIntoView()' >/dev/null
   picture phone-table
@@ -121,23 +105,13 @@ fits() { # <pixels>
   is "$(browser_complaints)" ''
 }
 
-@test "a desk: charts and table, light and dark, and the page of one site" {
+@test "a desk: the table, light and dark" {
   local colors
   on_desk
   for colors in light dark; do
     in_colors "$colors"
     fits "$(in_page 'document.documentElement.clientWidth')"
-    is "$(in_page 'new Set(Array.from(document.querySelectorAll("#charts figure")).map(f => f.getBoundingClientRect().top)).size')" 1 "rows of charts"
     picture "desk-$colors"
   done
-  is "$(browser_complaints)" ''
-}
-
-@test "a phone shows the page of one site" {
-  open_page "$(page_of '?site=a.test#every=0')"
-  as_wide_as 390
-  fits 390
-  is "$(in_page 'document.querySelectorAll("#charts svg path").length')" 6 "charts"
-  picture phone-site
   is "$(browser_complaints)" ''
 }

@@ -29,7 +29,7 @@ teardown_file() { end_server; }
   chmod 600 "$(control_socket)"
   is "$answer" '' "answer to another user"
   is "$(control_of a weight)" 100
-  try as_nobody "$CTL" -s "$(control_socket)" list
+  try as_nobody "$CTL" -s "$(control_socket)" top
   is "$status" 77
   like "$output" 'Permission denied'
 }

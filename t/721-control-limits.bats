@@ -157,7 +157,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
 @test "the socket of a killed server is replaced by the next server" {
   start_httpd 'VhostLimit On'
   crash_httpd
-  try ctl list
+  try ctl top
   is "$status" 69
   launch_httpd
   is "$(control_of a weight)" 100
@@ -187,6 +187,4 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   start_httpd 'VhostLimit On'
   ask 'set\ta.test\tweight=300\n' >/dev/null
   is "$(status_json | jq -c '[.vhosts[] | select(.overridden != {}) | .overridden]')" '[{"weight":100}]'
-  like "$(status_auto)" $'\nvhost\.a\.test\.overridden: weight\n'
-  like "$(web "$(url status /vhostlimit)")" '<td class=set title="set by vhostlimitctl">300<'
 }

@@ -17,13 +17,13 @@ setup() { requires root ctl; }
 
 teardown_file() { end_server; }
 
-@test "list: a line for each vhost, a star at changed values" {
+@test "top: a line for each vhost, a star at changed values" {
   ctl set a.test weight=300 >/dev/null
-  try ctl list
-  is "$status $(wc -l <<<"$output")" '0 5'
+  try ctl top
+  is "$status $(sed '1,/^SITE /d' <<<"$output" | wc -l)" '0 4'
   like "$output" 'SITE +STATE +MODE'
   like "$output" 'a\.test .* 300\* '
-  is "$(ctl list --json | jq -r '.schema, (.vhosts | length)' | xargs)" '1 4'
+  is "$(ctl top --json | jq -r '.schema, (.vhosts | length)' | xargs)" '1 4'
   ctl reset a.test >/dev/null
 }
 
@@ -109,17 +109,6 @@ teardown_file() { end_server; }
   is "$(answer_of five) $(answer_of six)" '200 200'
   settles a queued $((queued + 2))
   ctl reset a.test >/dev/null
-}
-
-@test "size computes from measured values and Erlang's formulas" {
-  repeat 5 get a /cgi/nap.sh?0.2 >/dev/null
-  settles a running 0
-  try ctl size 0
-  like "$output" 'Load: [0-9]+ requests? in [0-9]+ s'
-  like "$output" 'Slots: VhostLimitSlots auto is [0-9]+, 8 for each CPU \(now 3\)'
-  like "$output" 'Erlang: '
-  is "$(ctl size 0 --json | jq '.requests_at_once >= 8 * .processors and .workers_wanted >= .requests_at_once')" true
-  is "$(ctl size 0 --json | jq '.service_ms > .cpu_ms')" true
 }
 
 @test "doctor prints findings with remedies, and its status says whether there is a problem" {
@@ -247,10 +236,10 @@ need_script() { need_program script; }
   is "$status $output" "1 vhostlimitctl: VhostLimitWeight: '0' is not a whole number from 1 to 10000"
   try ctl show none.test
   is "$status $output" "1 vhostlimitctl: 'none.test' is no site that takes part"
-  try ctl -s /nowhere list
+  try ctl -s /nowhere top
   is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   local words
-  for words in 'show' 'set a.test' 'list now' 'top sideways' 'size x' 'frob' ''; do
+  for words in 'show' 'set a.test' 'plans now' 'top sideways' 'frob' ''; do
     # shellcheck disable=SC2086  # words they are
     try ctl $words
     is "$status" 2 "'$words'"

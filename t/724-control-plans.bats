@@ -168,7 +168,7 @@ poke() { ask 'modules\n' >/dev/null; }
     is "$status" 2 "--for '$time'"
     like "$output" "'$time' is no time"
   done
-  try ctl list --for 2h
+  try ctl top --for 2h
   is "$status" 2
   is "$(control_of a weight)" 100
 }

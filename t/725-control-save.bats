@@ -139,6 +139,6 @@ no_traces() { [[ ! -e $(saved).new ]] || fail "$(saved).new is still there"; }
   is "$status" 2
   try ctl set --save --plan gold weight=5
   is "$status" 2
-  try ctl list --save
+  try ctl top --save
   is "$status" 2
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# vhostlimitctl import: limits of CloudLinux and mod_qos, and paths of OpenLiteSpeed, as our
-# configuration.
+# vhostlimitctl import: limits of CloudLinux and mod_qos as our configuration.
 
 load lib/live
 load lib/control
@@ -11,7 +10,7 @@ load lib/imports
 setup() { requires ctl; mkdir -p "$HTTPD_ROOT"; }
 
 # Imports the text on standard input, and has the server take what comes out.
-import() { # <lve|mod_qos|ols> [<as configure_httpd>]...
+import() { # <lve|mod_qos> [<as configure_httpd>]...
   cat >"$BATS_TEST_TMPDIR/in"
   "$CTL" import "$1" "$BATS_TEST_TMPDIR/in" >"$BATS_TEST_TMPDIR/out" || return
   check_config "${@:2}" -x "Include \"$BATS_TEST_TMPDIR/out\""
@@ -91,84 +90,6 @@ EOT
   like "$status $output" '^1 .*has no directive of mod_qos'
 }
 
-# The default template of OpenLiteSpeed, as its manual prints it.
-ols_default() {
-  cat <<'EOT'
-$HOMEDIR/.lsns/tmp /tmp,tmp
-/usr,ro-bind
-/lib,ro-bind
-/lib64,ro-bind-try
-/bin,ro-bind
-/sbin,ro-bind
-/var,dir
-/var/www,ro-bind-try
-/proc,proc
-../tmp var/tmp,symlink
-/dev,dev
-/etc/localtime,ro-bind-try
-/etc/ld.so.cache,ro-bind-try
-/etc/resolv.conf,ro-bind-try
-/etc/ssl,ro-bind-try
-/etc/pki,ro-bind-try
-/etc/man_db.conf,ro-bind-try
-/usr/local/bin/msmtp /etc/alternatives/mta,ro-bind-try
-/usr/local/bin/msmtp /usr/sbin/exim,ro-bind-try
-$HOMEDIR,bind-try
-/var/lib/mysql/mysql.sock,bind-try
-/home/mysql/mysql.sock,bind-try
-/tmp/mysql.sock,bind-try
-/run/mysqld/mysqld.sock,bind-try
-/var/run/mysqld.sock,bind-try
-/run/user/$UID,bind-try
-$PASSWD
-$GROUP
-/etc/exim.jail/$USER.conf $HOMEDIR/.msmtprc,copy-try
-/etc/php.ini,ro-bind-try
-/etc/php-fpm.conf,ro-bind-try
-/etc/php-fpm.d,ro-bind-try
-/var/run,ro-bind-try
-/var/lib,ro-bind-try
-/etc/imunify360/user_config/,ro-bind-try
-/etc/sysconfig/imunify360,ro-bind-try
-/opt/plesk/php,ro-bind-try
-/opt/alt,bind-try
-/opt/cpanel,bind-try
-/opt/psa,bind-try
-/var/lib/php/sessions,bind-try
-EOT
-}
-
-@test "OpenLiteSpeed: each line of the default template is a path or a comment" {
-  mkdir -p /etc/imunify360/user_config
-  import ols < <(ols_default)
-  like "$output" $'^# From OpenLiteSpeed, [^\n]*\nVhostLimitSandbox Full\n'
-  is "$(grep -cE '^(VhostLimitSandboxPath (ro|rw|tmp|hide) /|# [^ ]+.*: )' <<<"$output")" "$(ols_default | wc -l)"
-  local line
-  # shellcheck disable=SC2016  # OpenLiteSpeed's own
-  for line in 'VhostLimitSandboxPath ro /usr' 'VhostLimitSandboxPath ro /etc/imunify360/user_config' \
-    '# /proc,proc: every sandbox has a /proc of its own' '# /opt/psa,bind-try: does not exist on this machine' \
-    '# $HOMEDIR/.lsns/tmp /tmp,tmp: Full has it without a line, in memory' \
-    '# /usr/local/bin/msmtp /usr/sbin/exim,ro-bind-try: no equivalent: a sandbox has a path where the machine has it'; do
-    grep -qxF "$line" <<<"$output" || fail "no line '$line' in: $output"
-  done
-  like "$output" $'\n# \$HOMEDIR,bind-try: differs between sites: write VhostLimitSandboxPath'
-}
-
-@test "OpenLiteSpeed: words, quotation marks, hidden paths and folders in memory" {
-  mkdir -p "/etc/vl ols"
-  import ols <<<$'  # a comment\n\n/etc /etc\tro-bind # read\n"/etc/vl ols" bind\r\n!/etc/ssh\n/srv/cache tmpfs\n/opt\nx/y bind\n/ ro-bind\n/a /b /c /d'
-  is "$(sed 1,2d <<<"$output")" 'VhostLimitSandboxPath ro /etc
-VhostLimitSandboxPath rw "/etc/vl ols"
-VhostLimitSandboxPath hide /etc/ssh
-VhostLimitSandboxPath tmp /srv/cache
-VhostLimitSandboxPath ro /opt
-# x/y bind: is no absolute path below /
-# / ro-bind: is no absolute path below /
-# /a /b /c /d: not understood'
-  try "$CTL" import ols - <<<'# nothing'
-  like "$status $output" '^1 .*has no line of a namespace template'
-}
-
 @test "mod_qos: virtual hosts of one name become one section, and different numbers are named" {
   import mod_qos <<'EOT'
 <VirtualHost *:80>
@@ -206,8 +127,7 @@ EOT
   like "$status $output" '^1 .*has no directive of mod_qos\. 1 lines that name other files'
 }
 
-@test "Apache takes what is made of 30 files of mod_qos, CloudLinux and OpenLiteSpeed" {
+@test "Apache takes what is made of files of mod_qos and CloudLinux" {
   is "$(import_corpus mod_qos)" ''
   is "$(import_corpus lve)" ''
-  is "$(import_corpus ols)" ''
 }

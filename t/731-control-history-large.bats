@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the history costs with a thousand sites that have all been asked for: the CPU time of
-# the collector and of the server for a minute, the size of the file, and pages with charts of
+# the collector and of the server for a minute, and the size of the file after
 # a whole week. Its figures are those of docs/design/015-history.md:
 #
 #   bats --show-output-of-passing-tests t/731-control-history-large.bats
@@ -20,7 +20,7 @@ history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
 setup_file() {
   meets root || return 0
   many_sites "$sites" >"$BATS_FILE_TMPDIR/many.conf"
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
   local first
   for ((first = 1; first <= sites; first += 500)); do ask_for "$first" $((first + 499)) | raw >/dev/null; done
 }
@@ -50,7 +50,7 @@ ask_for() { # <first> <last>: on one connection
 say() { echo "# $*" >&3; }
 
 fill_week() {
-  [[ -e $BATS_FILE_TMPDIR/fill ]] || cc -O2 -I"$TOP/mod_vhostlimit" -o "$BATS_FILE_TMPDIR/fill" "$TOP/t/lib/fill_history.c"
+  [[ -e $BATS_FILE_TMPDIR/fill ]] || cc -O2 -I"$TOP/ctl" -o "$BATS_FILE_TMPDIR/fill" "$TOP/t/lib/fill_history.c"
   "$BATS_FILE_TMPDIR/fill" "$(history_path)"
 }
 
@@ -80,20 +80,6 @@ fill_week() {
   collect_now
   end_collector
   is "$(stat -c %s "$(history_path)")" $((4096 + 4 * (131072 + 10080 * 4096))) "a minute later"
-}
-
-@test "a page with charts, of all sites and of one, of a day and of a week" {
-  local query us most
-  fill_week
-  chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
-  is "$(web "$(url status '/vhostlimit?site=shop7.example&hours=168')" | grep -c '<path d="M0 500V')" 6 "full charts"
-  for query in '' '?hours=168' '?site=shop7.example' '?site=shop1000.example&hours=168'; do
-    us=$(page_cpu status "/vhostlimit$query")
-    say "page$query: $us us"
-    most=100000                 # those of a week have more room
-    [[ $query != *hours=* ]] || most=400000
-    at_most "$us" $((most * SLOWER)) "us"
-  done
 }
 
 @test "vhostlimitctl history prints a week" {

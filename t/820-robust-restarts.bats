@@ -208,7 +208,7 @@ install_with_other_layout() { # <module>
   # The queued request may have been served already, as the first one of the new memory.
   settles a running 0     # the new memory has no count of the held request
   is "$(get a /page.html) $(get b /page.html)" '200 200'
-  like "$(ctl list 2>&1)" 'a\.test'
+  like "$(ctl top 2>&1)" 'a\.test'
   release_request one
   is "$(answer_of one)" 200 "the request that ran through the restart"
   is "$(answer_of waits)" 200 "the queued request"

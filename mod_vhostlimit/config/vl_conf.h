@@ -95,10 +95,10 @@ struct vl_conf_t {
                                  * vl_sandboxes_make() */
     const apr_array_header_t *servers;  /* main server only; see vl_conf_servers() */
     const apr_array_header_t *sites;    /* main server only; see vl_sites_servers() */
-    int slots;                  /* main server only */
-    int on_error;               /* VL_ERROR_*; the value of the main server */
+#define X(member, directive, args, def, min, max, unit, words, help) int member;
+    VL_GLOBALS(X)               /* the values of the main server */
+#undef X
     const char *cgroup;         /* main server only: "auto", "off" or a path */
-    const char *history;        /* the file; the value of the main server. NULL: none */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
     const ap_directive_t *section;      /* <VirtualHost>, or NULL; set by vl_conf_check().
                                  * Valid until post_config returns */

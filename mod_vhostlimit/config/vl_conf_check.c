@@ -97,7 +97,7 @@ static void fill_defaults(vl_conf_t *conf)
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)
-        conf->cgroup = "auto";
+        conf->cgroup = VL_CGROUP;
 }
 
 /* Returns APR_ENAMETOOLONG and logs it if the name of the site does not fit shared memory. */

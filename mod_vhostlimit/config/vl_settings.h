@@ -2,15 +2,15 @@
 #ifndef VL_SETTINGS_H
 #define VL_SETTINGS_H
 
-/* The directives that take a number or a word, and the limits of their values.  Each list
- * is a macro of X() rows, from which vl_conf.c makes struct members, the command table,
- * the merge and the defaults.  Constants only. */
+/* The default of each directive, here and nowhere else, and the bounds of its values.  Each list
+ * is a macro of X() rows, from which vl_conf.c makes struct members, the command table, the merge
+ * and the defaults.  Constants only. */
 
 #define VL_SETTINGS(X)                                                        \
     /* member     directive      args  default  min max  unit  words  help */ \
     X(mode, "VhostLimit", TAKE1, VL_MODE_OFF, 0, -1, "", mode_words,          \
       "On, Off or DryRun (decide and count, but delay and refuse nothing)")   \
-    X(weight, "VhostLimitWeight", TAKE1, VL_WEIGHT_DEFAULT, 1, VL_WEIGHT_MAX, \
+    X(weight, "VhostLimitWeight", TAKE1, VL_WEIGHT, 1, VL_WEIGHT_MAX,         \
       "", NULL, "share of the CPU under load, in proportion to other weights")\
     X(concurrency, "VhostLimitConcurrency", TAKE1, 0, 0, 1000000, "", NULL,   \
       "most requests of the site running at once; 0: no limit")               \
@@ -30,7 +30,15 @@
       "of seconds ", retry_words,                                             \
       "Retry-After of refused requests: auto, off or seconds")
 
-/* Directives that take a number of bytes; 0 means no limit. */
+/* The same for directives of the main server alone. */
+#define VL_GLOBALS(X)                                                         \
+    X(slots, "VhostLimitSlots", TAKE1, VL_SLOTS_AUTO, 1, 100000, "",          \
+      slots_words, "number of slots, which all sites share: auto or a number") \
+    X(on_error, "VhostLimitOnError", TAKE1, VL_ERROR_OPEN, 0, -1, "",         \
+      error_words, "what happens to requests when the module cannot count "   \
+      "them: open serves them, closed refuses them")
+
+/* Directives that take a number of bytes; 0 means no limit, which is the default. */
 #define VL_SIZES(X)                                                           \
     /* member    directive           min            help */                   \
     X(memory, "VhostLimitMemory", 1024 * 1024,                                \
@@ -60,6 +68,12 @@ enum {
 
 #define VL_SIZE_MAX APR_INT64_C(0x4000000000000)   /* 1024 TB */
 
+/* Default of VhostLimitWeight, and the weight of a site that is Off. */
+#define VL_WEIGHT 100
+#define VL_CGROUP "auto"
+/* max= of VhostLimitAccounts Host. */
+#define VL_HOSTS 65536
+
 /* Default of the timeout (second argument) of VhostLimitQueue, and its bounds. */
 #define VL_QUEUE_TIMEOUT apr_time_from_sec(10)
 #define VL_QUEUE_TIMEOUT_MIN apr_time_from_msec(1)
@@ -85,8 +99,7 @@ enum {
 #define VL_SLOTS_AUTO 0
 
 /* Values of on_error. */
-#define VL_ERROR_OPEN 0         /* the default */
-#define VL_ERROR_CLOSED 1
+enum { VL_ERROR_OPEN, VL_ERROR_CLOSED };
 
 /* Values of owner. */
 enum { VL_OWNER_OFF, VL_OWNER_SHOW, VL_OWNER_SANDBOX };

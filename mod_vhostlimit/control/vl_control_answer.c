@@ -9,10 +9,10 @@
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
-#include "control/vl_control_figures.h"
 #include "control/vl_control_fleet.h"
 #include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
+#include "core/vl_hosts.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
@@ -37,7 +37,6 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
         ap_str_tolower(name);
         apr_hash_set(by_site, name, APR_HASH_KEY_STRING, first);
     }
-    vl_control_figures_post_config();
 }
 
 /* --- selecting the vhost -------------------------------------------------- */
@@ -349,7 +348,7 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
         vl_modules_json(out);
         break;
     case VL_COMMAND_FIGURES:
-        vl_control_figures_json(out, segment);
+        vl_status_figures(out, vl_status_gather(p, NULL, NULL));
         break;
     case VL_COMMAND_FLEET:
         vl_control_fleet_json(out, segment, command->all);

@@ -18,8 +18,7 @@
 #include "core/vl_metrics.h"
 #include "core/vl_shm.h"
 
-/* Default and bounds of max= of VhostLimitAccounts. */
-#define VL_HOSTS_DEFAULT 65536
+/* Bound of max= of VhostLimitAccounts. */
 #define VL_HOSTS_MAX 1000000
 /* An account that was idle for so long may be reused if no other one is free ... */
 #define VL_HOSTS_IDLE_S 10

@@ -8,10 +8,10 @@
 
 #include <apr.h>
 
-typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
+typedef enum { VL_GAUGE, VL_COUNTER, VL_WORD } vl_metric_kind_e;
 
 #define VL_METRICS(X)                                                         \
-    /* member, kind, name in ?prometheus (NULL: part of another), help */     \
+    /* member, kind, name in ?prometheus (NULL: none) and label, help */     \
     X(running, VL_GAUGE, "requests_running", "requests that hold a slot")     \
     X(waiting, VL_GAUGE, "requests_waiting", "requests queued for a slot")    \
     X(deferred, VL_GAUGE, "requests_deferred",                                \
@@ -20,12 +20,12 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(queued, VL_COUNTER, "requests_queued_total",                            \
       "requests admitted after they were queued")                             \
     X(refused, VL_COUNTER, NULL, "requests refused")                          \
-    X(refused_concurrency, VL_COUNTER, NULL,                                  \
-      "requests refused because VhostLimitConcurrency was reached")           \
-    X(refused_queue, VL_COUNTER, NULL,                                        \
-      "requests refused because the queue was full")                          \
-    X(refused_timeout, VL_COUNTER, NULL,                                      \
-      "requests refused because the queue timeout expired")                   \
+    X(refused_concurrency, VL_COUNTER,                                        \
+      "requests_refused_total{reason=\"concurrency\"", "requests refused, by reason")\
+    X(refused_queue, VL_COUNTER,                                              \
+      "requests_refused_total{reason=\"queue\"", "requests refused, by reason")\
+    X(refused_timeout, VL_COUNTER,                                            \
+      "requests_refused_total{reason=\"timeout\"", "requests refused, by reason")\
     X(reset, VL_COUNTER, "connections_reset_total",                           \
       "connections refused by a TCP reset, without an answer")                \
     X(gone, VL_COUNTER, "connections_gone_total",                             \

@@ -20,7 +20,6 @@
 #include "core/vl.h"
 #include "core/vl_fair.h"
 
-#define VL_WEIGHT_DEFAULT 100
 #define VL_WEIGHT_MAX 10000
 #define VL_NO_FLOW ((apr_uint32_t)-1)
 

@@ -12,6 +12,9 @@
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "base/vl_private.h"
+#include "core/vl_engage.h"
+#include "core/vl_fleet.h"
+#include "core/vl_hosts.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_slot.h"
 #include "status/vl_modules.h"
@@ -28,24 +31,90 @@ static const apr_array_header_t *servers;   /* one server for each account */
 static vl_shm_t *segment;
 static const vl_cgroup_t *cgroup;
 
+static apr_uint64_t configured_us;
+static apr_uint32_t children_lost, requests_lost;   /* atomic */
+
+#define PAGE(member) APR_OFFSETOF(vl_page_t, member)
+
+const vl_column_t vl_status_page_columns[] = {
+    { "schema", VL_GAUGE, NULL, NULL, PAGE(schema) },
+    { "module", VL_WORD, NULL, NULL, PAGE(module) },
+    { "mpm", VL_WORD, NULL, NULL, PAGE(mpm) },
+    { "now_us", VL_GAUGE, NULL, NULL, PAGE(now_us) },
+    { "started_us", VL_GAUGE, "start_time_seconds", "start time of the server", PAGE(started_us) },
+    { "uptime_s", VL_GAUGE, NULL, NULL, PAGE(uptime_s) },
+    { "children", VL_GAUGE, "children", "child processes", PAGE(children) },
+    { "workers", VL_GAUGE, NULL, NULL, PAGE(workers) },
+    { "slots", VL_GAUGE, "slots",
+      "number of slots: most running requests that want a processor", PAGE(slots) },
+    { "slots_auto", VL_GAUGE, NULL, NULL, PAGE(slots_auto) },
+    { "processors", VL_GAUGE, "processors", "processors that the server may use",
+      PAGE(processors) },
+    { NULL, VL_GAUGE, "vhosts", "sites that take part", PAGE(sites) },
+    { "unenforced", VL_GAUGE, "vhosts_unenforced",
+      "sites with a limit that the kernel does not enforce", PAGE(unenforced) },
+    { "held_us", VL_GAUGE, NULL, NULL, PAGE(held_us) },
+    { "hosts.named", VL_GAUGE, "hosts", "host names that have an account (VhostLimitAccounts)",
+      PAGE(hosts.named) },
+    { "hosts.limit", VL_GAUGE, "hosts_limit", "most host names that have an account at once",
+      PAGE(hosts.limit) },
+    { "hosts.shown", VL_GAUGE, NULL, NULL, PAGE(hosts.shown) },
+    { "hosts.beyond", VL_COUNTER, "hosts_beyond_total",
+      "times that a host name got no account and used that of its site", PAGE(hosts.beyond) },
+    { NULL, VL_GAUGE, "engaged", "1: the server is engaged, 0: it is dormant",
+      PAGE(state.engaged) },
+    { "state.is", VL_WORD, NULL, NULL, PAGE(state.is) },
+    { "state.why", VL_WORD, NULL, NULL, PAGE(state.why) },
+    { "state.since_s", VL_GAUGE, NULL, NULL, PAGE(state.since_s) },
+    { "state.changes", VL_COUNTER, "state_changes_total",
+      "times that the server became dormant or engaged", PAGE(state.changes) },
+    { "sampler.state", VL_WORD, "sampler{state=\"",
+      "1, with the state of the sampler: runs, blind or none", PAGE(sampler.state) },
+    { "sampler.round_us", VL_GAUGE, "sampler_round_seconds",
+      "CPU time of a round of the sampler, moving average", PAGE(sampler.round_us) },
+    { "sampler.processes", VL_GAUGE, "sampler_processes",
+      "processes of back ends that the sampler watches", PAGE(sampler.processes) },
+    { "sampler.unfound", VL_GAUGE, "sampler_unfound",
+      "back ends on this machine that no process was found for", PAGE(sampler.unfound) },
+    { "sampler.unread", VL_WORD, NULL, NULL, PAGE(sampler.unread) },
+    { NULL, VL_GAUGE, "fleet_held", "1: vhostlimit-fleet renews its leases", PAGE(fleet_held) },
+    { "fleet", VL_WORD, NULL, NULL, PAGE(fleet) },
+    { "fleet_lapsed", VL_COUNTER, "fleet_lapsed_total",
+      "how often the leases of vhostlimit-fleet have ended for want of a renewal",
+      PAGE(fleet_lapsed) },
+    { "cgroup.backend", VL_WORD, NULL, NULL, PAGE(cgroup.backend) },
+    { "cgroup.path", VL_WORD, NULL, NULL, PAGE(cgroup.path) },
+    { "cgroup.reason", VL_WORD, NULL, NULL, PAGE(cgroup.reason) },
+    { "cgroup.outside", VL_WORD, NULL, NULL, PAGE(cgroup.outside) },
+    { NULL }
+};
+
+#define ROW(member) APR_OFFSETOF(vl_row_t, member)
+
 const vl_column_t vl_status_columns[] = {
-#define X(member, kind, prometheus, help) \
-    { #member, kind, prometheus, help, APR_OFFSETOF(vl_row_t, metrics.member) },
+    { "mode", VL_WORD, NULL, NULL, ROW(mode) },
+    { "state", VL_WORD, NULL, NULL, ROW(state) },
+    { "method", VL_WORD, NULL, NULL, ROW(method) },
+    { "cost", VL_WORD, "cost_method{method=\"",
+      "source of the CPU time of back ends: thread, processes, unknown or remote", ROW(cost) },
+    { "plan", VL_WORD, NULL, NULL, ROW(plan) },
+    { "cgroup", VL_WORD, NULL, NULL, ROW(cgroup) },
+    { "unenforced", VL_WORD, NULL, NULL, ROW(unenforced) },
+#define X(member, kind, prometheus, help) { #member, kind, prometheus, help, ROW(metrics.member) },
     VL_METRICS(X)
 #undef X
-#define X(member, kind, prometheus, help) \
-    { #member, kind, prometheus, help, APR_OFFSETOF(vl_row_t, member) },
+#define X(member, kind, prometheus, help) { #member, kind, prometheus, help, ROW(member) },
     VL_DERIVED(X)
 #undef X
     { NULL }
 };
 
 /* Returns the keyword for the state of the vhost. */
-static const char *state_of(const vl_row_t *row)
+static const char *state_of(const vl_limits_t *limits, const vl_row_t *row)
 {
     const vl_metrics_t *metrics = &row->metrics;
 
-    if (row->limits.concurrency && metrics->running >= row->limits.concurrency)
+    if (limits->concurrency && metrics->running >= limits->concurrency)
         return "capped";
     if (metrics->waiting)
         return "waiting";
@@ -53,9 +122,9 @@ static const char *state_of(const vl_row_t *row)
 }
 
 /* Returns the keyword for the way in which requests of the vhost wait. */
-static const char *method_of(const vl_row_t *row)
+static const char *method_of(const vl_limits_t *limits)
 {
-    if (row->limits.mode != VL_MODE_ON || !row->limits.queue)
+    if (limits->mode != VL_MODE_ON || !limits->queue)
         return "none";
     return vl_accept_works() ? "socket" : "thread";
 }
@@ -68,19 +137,17 @@ static const char *cost_of(vl_cost_by_e by)
     return names[by];
 }
 
-/* Computes the percentiles and the cumulative histogram of the waiting times. */
-static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
+static void fill_waits(apr_pool_t *p, const vl_account_snapshot_t *from, vl_row_t *row)
 {
-    unsigned b, step;
+    apr_array_header_t *waits = apr_array_make(p, 4, sizeof(vl_waited_t));
+    unsigned b;
 
     row->wait_p50_us = vl_metrics_wait_percentile(from->waits, 500);
     row->wait_p99_us = vl_metrics_wait_percentile(from->waits, 990);
-    memset(row->waits, 0, sizeof(row->waits));
+    row->waits = waits;
     for (b = 0; b < VL_WAIT_BUCKETS; b++) {
-        for (step = 0; from->waits[b] && step < VL_WAIT_STEPS; step++) {
-            if (vl_metrics_wait_us(b) < VL_WAIT_STEP_US(step))
-                row->waits[step] += from->waits[b];
-        }
+        if (from->waits[b])
+            APR_ARRAY_PUSH(waits, vl_waited_t) = (vl_waited_t){ b, from->waits[b] };
     }
 }
 
@@ -162,12 +229,20 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->host_of = is_host ? conf->site->name : "";
     row->cgroup = vl_cgroup_account_path(cgroup, p, conf->site->name);
     row->plan = conf->plan ? conf->plan->name : "";
-    row->limits = from->limits;
     row->override = from->override;
     row->metrics = from->metrics;
-    row->state = state_of(row);
-    row->method = method_of(row);
+    row->limits_mode = from->limits.mode;
+    row->mode = vl_conf_mode_name(from->limits.mode);
+    row->state = state_of(&from->limits, row);
+    row->method = method_of(&from->limits);
     row->cost = cost_of(from->cost_by);
+    row->weight = from->limits.weight;
+    row->concurrency = from->limits.concurrency;
+    row->queue = from->limits.queue;
+    row->cpu = from->limits.cpu;
+    row->memory = (apr_uint64_t)from->override.now.of[VL_KEY_memory];
+    row->processes = (apr_uint64_t)from->override.now.of[VL_KEY_processes];
+    row->io = (apr_uint64_t)from->override.now.of[VL_KEY_io];
     row->duty_permille = from->duty;
     row->runnable_permille = from->load;
     row->asleep = from->asleep;
@@ -189,13 +264,18 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->cpu_minute_permille = vl_rate_permille(&from->rate, now,
                                                 VL_RATE_MINUTE);
     row->service_us = from->service_us;
-    fill_waits(from, row);
+    fill_waits(p, from, row);
 }
 
 static void fill_state(vl_page_t *page)
 {
-    page->engage = vl_engage_state(segment);
-    page->engage_s = apr_time_sec(vl_clock_us() - page->engage.since_us);
+    vl_engage_t engage = vl_engage_state(segment);
+
+    page->state.is = vl_engage_name(&engage);
+    page->state.why = vl_engage_why(engage.why);
+    page->state.since_s = (apr_uint64_t)apr_time_sec(vl_clock_us() - engage.since_us);
+    page->state.changes = engage.changes;
+    page->state.engaged = (apr_uint64_t)engage.engaged;
 }
 
 /* Returns 1 if the sampler has not worked for long, although it should have. */
@@ -214,37 +294,20 @@ static void fill_sampler(vl_page_t *page)
 
     const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
 
-    page->sampler = names[is_late(sampler) ? VL_SAMPLER_NONE : sampler->state];
-    page->sampler_us = sampler->round_us;
-    page->sampled = sampler->processes;
-    page->unfound = sampler->unfound;
-    page->unread = sampler->unread;
+    page->sampler.state = names[is_late(sampler) ? VL_SAMPLER_NONE : sampler->state];
+    page->sampler.round_us = sampler->round_us;
+    page->sampler.processes = sampler->processes;
+    page->sampler.unfound = sampler->unfound;
+    page->sampler.unread = sampler->unread;
 }
 
-/* Returns the keyword for the leases of vhostlimit-fleet. */
-static const char *fleet_of(const vl_fleet_state_t *leases)
+static void fill_fleet(vl_page_t *page)
 {
-    return leases->until_us ? "held" : leases->renewed ? "lapsed" : "none";
-}
+    vl_fleet_state_t leases = vl_fleet_state(segment);
 
-static void add_metrics(vl_metrics_t *sum, const vl_metrics_t *metrics)
-{
-#define X(member, kind, prometheus, help) sum->member += metrics->member;
-    VL_METRICS(X)
-#undef X
-}
-
-/* Adds the row to the sums of the page.  The metrics of hosts are there already. */
-static void add_up(vl_page_t *page, const vl_row_t *row)
-{
-    if (!*row->host_of)
-        add_metrics(&page->sum.metrics, &row->metrics);
-#define X(member, kind, prometheus, help) page->sum.member += row->member;
-    VL_DERIVED(X)
-#undef X
-    page->limited += row->limited_s > 0;
-    page->with_classes += row->nclasses > 0;
-    page->unenforced += *row->unenforced != '\0';
+    page->fleet = leases.until_us ? "held" : leases.renewed ? "lapsed" : "none";
+    page->fleet_held = leases.until_us != 0;
+    page->fleet_lapsed = leases.lapsed;
 }
 
 /* Returns an array of server_rec *: one server of each site that the page shows. */
@@ -268,7 +331,6 @@ typedef struct selection_t {
     int nsites;
     const server_rec *s;                /* of the last host's site, or NULL ... */
     apr_uint32_t site;                  /* ... which is this account */
-    vl_metrics_t *hosts_sum;
 } selection_t;
 
 /* Returns the server with the site's account if its hosts have accounts, or NULL. */
@@ -310,7 +372,6 @@ static void select_host(void *data, apr_uint32_t account, apr_uint32_t site,
     host.s = to->s;
     if (!host.s)
         return;
-    add_metrics(to->hosts_sum, metrics);
     if (n == VL_STATUS_HOSTS_MAX && !is_busier(&host, &hosts[n - 1]))
         return;
     if (n < VL_STATUS_HOSTS_MAX)
@@ -334,7 +395,7 @@ static int has_hosts(const apr_array_header_t *sites)
 }
 
 /* Selects the accounts of the sites and, unless the page has one account, of their hosts. */
-static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to)
+static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to, int is_single)
 {
     int i;
 
@@ -345,11 +406,9 @@ static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to)
         shown->s = APR_ARRAY_IDX(to->sites, i, const server_rec *);
         shown->account = vl_conf_get(shown->s)->account;
     }
-    page->nsites = to->nsites = to->shown->nelts;
+    to->nsites = to->shown->nelts;
     page->by_host = has_hosts(to->sites);
-    page->hosts = vl_hosts_count(segment);
-    to->hosts_sum = &page->sum.metrics;
-    if (page->by_host && !page->is_single)
+    if (page->by_host && !is_single)
         vl_hosts_each(segment, select_host, to);
 }
 
@@ -372,8 +431,6 @@ static int select_one_host(apr_pool_t *p, vl_page_t *page, selection_t *to, cons
     shown->account = account;
     to->nsites = 0;
     page->by_host = 1;
-    page->hosts = vl_hosts_count(segment);
-    page->sum.metrics = snapshot.metrics;
     return 1;
 }
 
@@ -397,7 +454,8 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page, const selection_t *selec
         for (i = 0; i < n; i++) {
             fill_row(p, &shown[from + i], &batch[i], now, from + i >= selected->nsites,
                      &page->rows[page->nrows]);
-            add_up(page, &page->rows[page->nrows++]);
+            page->with_classes += page->rows[page->nrows].nclasses > 0;
+            page->unenforced += *page->rows[page->nrows++].unenforced != '\0';
         }
     }
 }
@@ -416,80 +474,38 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
     selection_t selected = { select_sites(p, only) };
+    vl_hosts_count_t hosts = vl_hosts_count(segment);
 
+    page->schema = VL_STATUS_SCHEMA;
+    page->module = VL_VERSION;
     page->mpm = ap_show_mpm();
-    page->started_us = vl_shm_created_us(segment);
-    page->now_us = apr_time_now();
-    page->uptime_s = apr_time_sec(page->now_us - page->started_us);
+    page->started_us = (apr_uint64_t)vl_shm_created_us(segment);
+    page->now_us = (apr_uint64_t)apr_time_now();
+    page->configured_us = configured_us;
+    page->children_lost = __atomic_load_n(&children_lost, __ATOMIC_RELAXED);
+    page->requests_lost = __atomic_load_n(&requests_lost, __ATOMIC_RELAXED);
+    page->uptime_s = (page->now_us - page->started_us) / APR_USEC_PER_SEC;
     page->children = vl_shm_child_count(segment);
     page->workers = count_workers();
     page->slots = vl_slot_count(segment);
-    page->slots_auto = (apr_uint32_t)vl_slot_is_auto(segment);
+    page->slots_auto = (apr_uint64_t)vl_slot_is_auto(segment);
     page->processors = vl_shm_processors(segment);
-    page->backend = vl_cgroup_backend(cgroup);
-    page->tree = vl_cgroup_path(cgroup);
-    page->reason = vl_cgroup_reason(cgroup);
-    page->outside = vl_modules_outside(cgroup);
+    page->cgroup.backend = vl_cgroup_backend(cgroup);
+    page->cgroup.path = vl_cgroup_path(cgroup);
+    page->cgroup.reason = vl_cgroup_reason(cgroup);
+    page->cgroup.outside = vl_modules_outside(cgroup);
     fill_state(page);
     fill_sampler(page);
-    page->leases = vl_fleet_state(segment);
-    page->fleet = fleet_of(&page->leases);
-    page->is_single = only != NULL;
-    page->query = "";
+    fill_fleet(page);
     if (!select_one_host(p, page, &selected, host))
-        select_accounts(p, page, &selected);
+        select_accounts(p, page, &selected, only != NULL);
     gather_rows(p, page, &selected);
+    page->sites = (apr_uint64_t)selected.nsites;
+    page->hosts.named = hosts.named;
+    page->hosts.limit = hosts.limit;
+    page->hosts.beyond = hosts.beyond;
+    page->hosts.shown = (apr_uint64_t)(page->nrows - selected.nsites);
     return page;
-}
-
-/* Returns the addresses of the virtual host, separated by blanks.  "*" stands for two
- * addresses, of IPv4 and IPv6. */
-static const char *addresses_of(apr_pool_t *p, const server_rec *s)
-{
-    const char *text = "", *before = "";
-    const server_addr_rec *address;
-
-    for (address = s->is_virtual ? s->addrs : NULL; address;
-         address = address->next) {
-        const char *one = vl_sites_address(p, address);
-
-        if (strcmp(one, before))
-            text = apr_pstrcat(p, text, *text ? " " : "", one, NULL);
-        before = one;
-    }
-    return text;
-}
-
-void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put)
-{
-    int i;
-
-    for (i = 0; i < row->vhosts->nelts; i++) {
-        const server_rec *s = APR_ARRAY_IDX(row->vhosts, i, server_rec *);
-
-        put(out, i, s->server_hostname ? s->server_hostname : "",
-            addresses_of(out->pool, s), !s->is_virtual ? ""
-            : apr_psprintf(out->pool, "%s:%u", s->defn_name ? s->defn_name : "?",
-                           s->defn_line_number));
-    }
-}
-
-const server_rec *vl_status_find(const char *name)
-{
-    int i;
-
-    for (i = 0; i < servers->nelts; i++) {
-        const server_rec *s = APR_ARRAY_IDX(servers, i, const server_rec *);
-
-        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name))
-            return s;
-    }
-    return NULL;
-}
-
-const apr_array_header_t *vl_status_sites(void)
-{
-    return servers;
 }
 
 void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
@@ -498,4 +514,11 @@ void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
     servers = list;
     segment = shm;
     cgroup = cg;
+    configured_us = (apr_uint64_t)apr_time_now();
+}
+
+void vl_status_child_lost(apr_uint32_t running)
+{
+    __atomic_fetch_add(&requests_lost, running, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&children_lost, 1, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format ?json, also the answer of the control socket. */
+/* The format ?json, also the answer of the control socket, and its command "figures". */
 #include "config.h"
+
+#include <apr_strings.h>
 
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
@@ -20,98 +22,105 @@ static void put_number(vl_out_t *out, const char *key, apr_uint64_t n)
     vl_out_number(out, n);
 }
 
-static void put_server(vl_out_t *out, const vl_page_t *page)
+/* Writes the keys of the page.  Those of an object are adjacent in the table. */
+static void put_page(vl_out_t *out, const vl_page_t *page)
 {
-    vl_out_printf(out, "{\"schema\":%d,\"module\":\"%s\"", VL_STATUS_SCHEMA,
-                  VL_VERSION);
-    put_string(out, ",\"mpm\":", page->mpm);
-    put_number(out, "now_us", (apr_uint64_t)page->now_us);
-    put_number(out, "uptime_s", (apr_uint64_t)page->uptime_s);
-    put_number(out, "children", page->children);
-    put_number(out, "workers", page->workers);
-    put_number(out, "slots", page->slots);
-    put_number(out, "slots_auto", page->slots_auto);
-    put_number(out, "processors", page->processors);
-    put_number(out, "held_us", (apr_uint64_t)page->held_us);
-    put_number(out, "unenforced", (apr_uint64_t)page->unenforced);
-    if (page->by_host) {
-        vl_out_printf(out, ",\"hosts\":{\"limit\":%u,\"named\":%u,\"shown\":%d",
-                      page->hosts.limit, page->hosts.named, page->nrows - page->nsites);
-        put_number(out, "beyond", page->hosts.beyond);
+    const char *separator = "{", *object = NULL, *dot;
+    const vl_column_t *column;
+    apr_size_t len = 0;
+
+    for (column = vl_status_page_columns; column->offset; column++) {
+        const char *key = column->key;
+
+        if (!key || (!page->by_host && !strncmp(key, "hosts.", 6)))
+            continue;
+        if (object && strncmp(key, object, len)) {
+            vl_out_text(out, "}");
+            object = NULL;
+        }
+        dot = strchr(key, '.');
+        if (dot && !object) {
+            object = key;
+            len = (apr_size_t)(dot - key) + 1;
+            vl_out_printf(out, "%s\"%.*s\":", separator, (int)len - 1, key);
+            separator = "{";
+        }
+        vl_out_text(out, separator);
+        separator = ",";
+        vl_out_text(out, "\"");
+        vl_out_text(out, dot ? dot + 1 : key);
+        vl_out_text(out, "\":");
+        if (column->kind == VL_WORD)
+            vl_out_json(out, vl_status_word(page, column));
+        else
+            vl_out_number(out, vl_status_number(page, column));
+    }
+    vl_out_text(out, object ? "}" : "");
+}
+
+/* Writes the limits of the set: configured values of those that vhostlimitctl has changed, or
+ * after how many seconds timed changes end. */
+static void put_limits(vl_out_t *out, const char *key, const vl_override_t *override,
+                       unsigned set, int is_expiry)
+{
+    const char *before = "\"";
+    vl_key_e limit;
+
+    vl_out_text(out, key);
+    for (limit = 0; limit < VL_KEY_COUNT; limit++) {
+        apr_int64_t left_us = override->until_us[limit] - vl_clock_us();
+
+        if (!(set & VL_KEY_BIT(limit)))
+            continue;
+        vl_out_text(out, before);
+        vl_out_text(out, vl_override_key_name(limit));
+        vl_out_text(out, "\":");
+        vl_out_number(out, !is_expiry ? (apr_uint64_t)override->configured.of[limit]
+                           : left_us > 0 ? (apr_uint64_t)(left_us / APR_USEC_PER_SEC) + 1 : 0);
+        before = ",\"";
+    }
+    vl_out_text(out, "}");
+}
+
+/* Writes the addresses of the virtual host, separated by blanks.  "*" stands for two addresses,
+ * of IPv4 and IPv6. */
+static void put_addresses(vl_out_t *out, const server_rec *s)
+{
+    const char *text = "", *before = "";
+    const server_addr_rec *address;
+
+    for (address = s->is_virtual ? s->addrs : NULL; address; address = address->next) {
+        const char *one = vl_sites_address(out->pool, address);
+
+        if (strcmp(one, before))
+            text = apr_pstrcat(out->pool, text, *text ? " " : "", one, NULL);
+        before = one;
+    }
+    put_string(out, ",\"addresses\":", text);
+}
+
+static void put_vhosts(vl_out_t *out, const apr_array_header_t *vhosts)
+{
+    int i;
+
+    vl_out_text(out, ",\"virtual_hosts\":[");
+    for (i = 0; i < vhosts->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(vhosts, i, server_rec *);
+
+        put_string(out, i ? ",{\"name\":" : "{\"name\":",
+                   s->server_hostname ? s->server_hostname : "");
+        put_addresses(out, s);
+        put_string(out, ",\"place\":", !s->is_virtual ? "" : apr_psprintf(out->pool, "%s:%u",
+                   s->defn_name ? s->defn_name : "?", s->defn_line_number));
         vl_out_text(out, "}");
     }
-    put_string(out, ",\"state\":{\"is\":", vl_engage_name(&page->engage));
-    put_string(out, ",\"why\":", vl_engage_why(page->engage.why));
-    put_number(out, "since_s", (apr_uint64_t)page->engage_s);
-    put_number(out, "changes", page->engage.changes);
-    put_string(out, "},\"sampler\":{\"state\":", page->sampler);
-    put_number(out, "round_us", page->sampler_us);
-    put_number(out, "processes", page->sampled);
-    put_number(out, "unfound", page->unfound);
-    put_string(out, ",\"unread\":", page->unread);
-    vl_out_text(out, "}");
-    put_string(out, ",\"fleet\":", page->fleet);
-    put_number(out, "fleet_lapsed", page->leases.lapsed);
-    put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
-    put_string(out, ",\"path\":", page->tree);
-    put_string(out, ",\"reason\":", page->reason);
-    put_string(out, ",\"outside\":", page->outside);
-}
-
-/* Writes the limits that vhostlimitctl has changed, with their configured values. */
-static void put_override(vl_out_t *out, const vl_override_t *override)
-{
-    const char *before = "\"";
-    vl_key_e key;
-
-    vl_out_text(out, ",\"overridden\":{");
-    for (key = 0; key < VL_KEY_COUNT; key++) {
-        if (!(override->keys & VL_KEY_BIT(key)))
-            continue;
-        vl_out_text(out, before);
-        vl_out_text(out, vl_override_key_name(key));
-        vl_out_text(out, "\":");
-        vl_out_number(out, (apr_uint64_t)override->configured.of[key]);
-        before = ",\"";
-    }
-    vl_out_text(out, "}");
-}
-
-/* Writes after how many seconds timed changes end. */
-static void put_expiry(vl_out_t *out, const vl_override_t *override)
-{
-    const char *before = "\"";
-    vl_key_e key;
-
-    vl_out_text(out, ",\"expires_s\":{");
-    for (key = 0; key < VL_KEY_COUNT; key++) {
-        apr_int64_t left_us = override->until_us[key] - vl_clock_us();
-
-        if (!(override->timed & VL_KEY_BIT(key)))
-            continue;
-        vl_out_text(out, before);
-        vl_out_text(out, vl_override_key_name(key));
-        vl_out_text(out, "\":");
-        vl_out_number(out, left_us > 0 ? (apr_uint64_t)(left_us / APR_USEC_PER_SEC) + 1 : 0);
-        before = ",\"";
-    }
-    vl_out_text(out, "}");
-}
-
-/* Writes a virtual host of a site. */
-static void put_vhost(vl_out_t *out, int i, const char *name,
-                      const char *addresses, const char *place)
-{
-    put_string(out, i ? ",{\"name\":" : "{\"name\":", name);
-    put_string(out, ",\"addresses\":", addresses);
-    put_string(out, ",\"place\":", place);
-    vl_out_text(out, "}");
 }
 
 static void put_backends(vl_out_t *out, const apr_array_header_t *all)
 {
     int i;
 
+    vl_out_text(out, "],\"backends\":[");
     for (i = 0; i < all->nelts; i++) {
         const vl_spent_t *spent = &APR_ARRAY_IDX(all, i, vl_spent_t);
 
@@ -121,52 +130,48 @@ static void put_backends(vl_out_t *out, const apr_array_header_t *all)
     }
 }
 
-static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
+static void put_classes(vl_out_t *out, const vl_row_t *row)
 {
-    put_string(out, is_first ? "{\"name\":" : ",{\"name\":", row->name);
-    put_number(out, "weight", row->counts.weight);
-    put_number(out, "waiting", row->counts.waiting);
-    put_number(out, "requests", row->counts.requests);
-    put_number(out, "cpu_us", row->counts.cpu_us);
-    put_number(out, "cpu_permille", row->cpu_permille);
-    vl_out_text(out, "}");
+    int i;
+
+    vl_out_text(out, "],\"classes\":[");
+    for (i = 0; i < row->nclasses; i++) {
+        const vl_class_row_t *class = &row->classes[i];
+
+        put_string(out, i ? ",{\"name\":" : "{\"name\":", class->name);
+        put_number(out, "weight", class->counts.weight);
+        put_number(out, "waiting", class->counts.waiting);
+        put_number(out, "requests", class->counts.requests);
+        put_number(out, "cpu_us", class->counts.cpu_us);
+        put_number(out, "cpu_permille", class->cpu_permille);
+        vl_out_text(out, "}");
+    }
+    vl_out_text(out, "]");
 }
 
+/* A row is a line.  Its name comes first and its objects last: programs without a parser find the
+ * first `"KEY":` of a line. */
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
-    vl_key_e key;
-    int i;
 
     put_string(out, "{\"name\":", row->name);
     if (*row->host_of)
         put_string(out, ",\"host_of\":", row->host_of);
-    put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
-    put_string(out, ",\"state\":", row->state);
-    put_string(out, ",\"method\":", row->method);
-    put_string(out, ",\"cost\":", row->cost);
-    put_number(out, "weight", row->limits.weight);
-    put_number(out, "concurrency", row->limits.concurrency);
-    put_number(out, "queue", row->limits.queue);
-    put_number(out, "cpu", row->limits.cpu);
-    for (key = VL_KEYS_ADMITTED; key < VL_KEY_COUNT; key++)
-        put_number(out, vl_override_key_name(key),
-                   (apr_uint64_t)row->override.now.of[key]);
-    put_string(out, ",\"plan\":", row->plan);
-    put_override(out, &row->override);
-    put_expiry(out, &row->override);
-    put_string(out, ",\"cgroup\":", row->cgroup);
-    put_string(out, ",\"unenforced\":", row->unenforced);
-    vl_out_text(out, ",\"virtual_hosts\":[");
-    vl_status_vhosts(out, row, put_vhost);
-    vl_out_text(out, "],\"backends\":[");
+    for (column = vl_status_columns; column->offset; column++) {
+        if (column->kind != VL_WORD) {
+            put_number(out, column->key, vl_status_number(row, column));
+            continue;
+        }
+        vl_out_text(out, ",\"");
+        vl_out_text(out, column->key);
+        put_string(out, "\":", vl_status_word(row, column));
+    }
+    put_limits(out, ",\"overridden\":{", &row->override, row->override.keys, 0);
+    put_limits(out, ",\"expires_s\":{", &row->override, row->override.timed, 1);
+    put_vhosts(out, row->vhosts);
     put_backends(out, row->spent);
-    vl_out_text(out, "],\"classes\":[");
-    for (i = 0; i < row->nclasses; i++)
-        put_class(out, &row->classes[i], !i);
-    vl_out_text(out, "]");
-    for (column = vl_status_columns; column->key; column++)
-        put_number(out, column->key, vl_status_cell(row, column));
+    put_classes(out, row);
     vl_out_text(out, "}");
 }
 
@@ -174,11 +179,67 @@ void vl_status_json(vl_out_t *out, const vl_page_t *page)
 {
     int i;
 
-    put_server(out, page);
-    vl_out_text(out, "},\"vhosts\":[");
+    put_page(out, page);
+    vl_out_text(out, ",\"vhosts\":[");
     for (i = 0; i < page->nrows; i++) {
         vl_out_text(out, i ? ",\n" : "\n");
         put_row(out, &page->rows[i]);
+    }
+    vl_out_text(out, "\n]}\n");
+}
+
+static void put_figures(vl_out_t *out, const vl_row_t *row)
+{
+    const vl_column_t *column;
+    int i;
+
+    vl_out_json(out, row->name);
+    vl_out_text(out, ",");
+    vl_out_number(out, row->limits_mode);
+    for (column = vl_status_columns; column->offset; column++) {
+        if (column->kind == VL_WORD)
+            continue;
+        vl_out_text(out, ",");
+        vl_out_number(out, vl_status_number(row, column));
+    }
+    vl_out_text(out, ",[");
+    for (i = 0; row->waits && i < row->waits->nelts; i++) {
+        const vl_waited_t *waited = &APR_ARRAY_IDX(row->waits, i, vl_waited_t);
+
+        vl_out_text(out, i ? "," : "");
+        vl_out_number(out, waited->bucket);
+        vl_out_text(out, ",");
+        vl_out_number(out, waited->n);
+    }
+    vl_out_text(out, "]]");
+}
+
+void vl_status_figures(vl_out_t *out, const vl_page_t *page)
+{
+    const vl_column_t *column;
+    unsigned b;
+    int i;
+
+    put_page(out, page);
+    put_number(out, "configured_us", page->configured_us);
+    put_number(out, "children_lost", page->children_lost);
+    put_number(out, "requests_lost", page->requests_lost);
+    vl_out_text(out, ",\"wait_limits_us\":[0");
+    for (b = 1; b < VL_WAIT_BUCKETS; b++) {
+        vl_out_text(out, ",");
+        vl_out_number(out, vl_metrics_wait_us(b + 1) - 1);
+    }
+    vl_out_text(out, "],\"columns\":[\"name\",\"mode\"");
+    for (column = vl_status_columns; column->offset; column++) {
+        if (column->kind != VL_WORD)
+            put_string(out, ",", column->key);
+    }
+    vl_out_text(out, ",\"waits\"],\"sites\":[");
+    for (i = 0; i < page->nrows; i++) {
+        if (*page->rows[i].host_of)
+            continue;
+        vl_out_text(out, i ? ",\n[" : "\n[");
+        put_figures(out, &page->rows[i]);
     }
     vl_out_text(out, "\n]}\n");
 }

@@ -5,7 +5,6 @@
 #include "ctl_command.h"
 #include "ctl_doctor.h"
 #include "ctl_explain.h"
-#include "ctl_size.h"
 #include "ctl_table.h"
 #include "ctl_top.h"
 
@@ -51,13 +50,10 @@ static void look_at_top(const ctl_status_t *status)
 static void look_at(const ctl_status_t *status, json_t *modules)
 {
     const json_t *clients = ctl_clients_is_sound(modules) ? modules : NULL;
-    ctl_size_t size;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++)
         json_decref(ctl_explain_make(status, &status->vhosts[i], clients));
-    must(!ctl_size_compute(NULL, status, status->uptime_s, &size));
-    must(!size.requests || (size.loss >= 0 && size.loss <= 1));
     look_at_top(status);
     look_at_doctor(status, modules);
 }

@@ -132,15 +132,14 @@ let_go() { # <fifo>
 # ---- the status page ---------------------------------------------------------
 
 status_json() { web "$(url status '/vhostlimit?json')"; }
-status_auto() { web "$(url status '/vhostlimit?auto')"; }
 
-# Sets status_text to the text form of the status page. The shell itself makes the
+# Sets status_text to the JSON of the status page, where each site is a line. The shell itself makes the
 # request: tests poll this page, and curl and jq would use 30 ms of CPU time each time.
 read_status() {
   local fd rest rc=0
   [[ -n ${status_port-} ]] || status_port=$(httpd_port)
   { exec {fd}<>"/dev/tcp/127.0.0.1/$status_port"; } 2>/dev/null || return
-  printf 'GET /vhostlimit?auto HTTP/1.0\r\nHost: status.test:%s\r\n\r\n' "$status_port" >&"$fd" || rc=$?
+  printf 'GET /vhostlimit?json HTTP/1.0\r\nHost: status.test:%s\r\n\r\n' "$status_port" >&"$fd" || rc=$?
   status_text=
   while IFS= read -r -t $((30 * SLOWER)) -u "$fd" -N 65536 rest || [[ -n $rest ]]; do status_text+=$rest; done
   exec {fd}>&-
@@ -150,13 +149,18 @@ read_status() {
 # With thousands of sites the status is too much text for the shell.
 no_request_runs_in_thousands() {
   local text=${BATS_TEST_TMPDIR:-$BATS_FILE_TMPDIR}/status-text
-  status_auto >"$text" && ! grep -qE '\.(running|waiting|deferred): [1-9]' "$text"
+  status_json >"$text" && ! grep -qE '"(running|waiting|deferred)":[1-9]' "$text"
 }
 
-# Sets status_value to one value of the text that read_status has read; fails when
-# there is none. A vhost is named without its port.
+# Sets status_value to one value of the text that read_status has read, and status_site to the
+# site's line; fails when there is none.
 find_status() { # <vhost> <column>
-  [[ $status_text =~ $'\n'"vhost.$1.test.$2: "([^$'\n']*) ]] && status_value=${BASH_REMATCH[1]}
+  status_site=${status_text#*$'\n'"{\"name\":\"$1.test\","}
+  [[ $status_site != "$status_text" ]] || return
+  status_site=${status_site%%$'\n'*}
+  status_value=${status_site#*\"$2\":}
+  [[ $status_value != "$status_site" ]] || return
+  if [[ $status_value == '"'* ]]; then status_value=${status_value#\"} status_value=${status_value%%\"*}; else status_value=${status_value%%[,\}]*}; fi
 }
 
 # One value of the status page. Fails when there is none.

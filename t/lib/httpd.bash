@@ -350,7 +350,7 @@ check_idle() {
 }
 
 # shellcheck disable=SC2154  # read_status sets status_text
-no_request_runs() { read_status && [[ ! $status_text =~ \.(running|waiting|deferred):\ [1-9] ]]; }
+no_request_runs() { read_status && [[ ! $status_text =~ \"(running|waiting|deferred)\":[1-9] ]]; }
 
 # Fails if the log has an error of the module or a crash.
 check_log() {

@@ -53,16 +53,8 @@ lve_file() { # <number>
   echo '</lveconfig>'
 }
 
-ols_file() { # <number>
-  local lines=('/usr,ro-bind' '/lib,ro-bind' '$HOMEDIR,bind' '/etc/passwd ro-bind' '/tmp,tmp' '"/srv/my site" bind' '/proc,proc' '/dev,dev'
-    '!/etc/shadow' '$PASSWD www-data' '/var/lib/mysql/mysql.sock,bind-try' '/usr' '/usr/,bind' '/../etc bind' '/srv/cache tmpfs' '../run var/run,symlink'
-    '/run/user/$UID,bind-try' '/a "/b" ro-bind' '/etc/ssl,ro-bind-try # keys' '/var//log ro-bind' '/opt/é,bind' '!/usr' '/home,dir' 'hostname x')
-  local i
-  for i in 0 1 2 3 4 5 6 7 8 9; do pick $(($1 * 5 + i * 7)) "${lines[@]}"; echo; done
-}
-
 # Imports the 30 files of a kind. Prints those that fail, and the answer of httpd for them.
-import_corpus() { # <lve|mod_qos|ols>
+import_corpus() { # <lve|mod_qos>
   local n kind=${1#mod_} in=$BATS_TEST_TMPDIR/in out=$BATS_TEST_TMPDIR/out said
   configure_httpd -x "Include \"$out\""
   for ((n = 0; n < 30; n++)); do

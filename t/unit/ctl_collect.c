@@ -50,24 +50,24 @@ static void differences(void)
     memset(&count, 0, sizeof(count));
     ctl_count_add(&count, &now, &before);
     ctl_count_end(&count, &figures, 60);
-    ok(count.figures[VL_HISTORY_requests] == 200 && count.figures[VL_HISTORY_cpu_us] == 200
-       && count.figures[VL_HISTORY_refused] == 0, "counters are subtracted");
-    ok(count.figures[VL_HISTORY_wait_p99_us] == 0, "the percentile is that of the interval");
-    ok(count.figures[VL_HISTORY_waiting] == 10,
+    ok(count.figures[CTL_HISTORY_requests] == 200 && count.figures[CTL_HISTORY_cpu_us] == 200
+       && count.figures[CTL_HISTORY_refused] == 0, "counters are subtracted");
+    ok(count.figures[CTL_HISTORY_wait_p99_us] == 0, "the percentile is that of the interval");
+    ok(count.figures[CTL_HISTORY_waiting] == 10,
        "waiting requests: 600 s of waiting in 60 s are ten at a time");
     memset(&count, 0, sizeof(count));
     now.waits[2] = 4;
     ctl_count_add(&count, &now, &before);
     ctl_count_end(&count, &figures, 600);
-    ok(count.figures[VL_HISTORY_wait_p99_us] == 20, "one in fifty waited for longer");
-    ok(count.figures[VL_HISTORY_waiting] == 3, "no less than those that wait now");
+    ok(count.figures[CTL_HISTORY_wait_p99_us] == 20, "one in fifty waited for longer");
+    ok(count.figures[CTL_HISTORY_waiting] == 3, "no less than those that wait now");
     memset(&count, 0, sizeof(count));
     before.requests = 301;
     ctl_count_add(&count, &now, &before);
-    ok(count.figures[VL_HISTORY_requests] == 300, "counters that began again");
+    ok(count.figures[CTL_HISTORY_requests] == 300, "counters that began again");
     memset(&count, 0, sizeof(count));
     ctl_count_add(&count, &now, NULL);
-    ok(count.figures[VL_HISTORY_requests] == 300, "a new site");
+    ok(count.figures[CTL_HISTORY_requests] == 300, "a new site");
 }
 
 static void times(void)

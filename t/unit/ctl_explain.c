@@ -121,7 +121,7 @@ static void causes(void)
        "what queueing costs");
     begin(10, 1, 0);
     ok(says("slots", "No other site has requests."), "slots of one site alone");
-    ok(says("slots", "Next: vhostlimitctl size."), "no neighbor");
+    ok(says("slots", "See docs/guides/sizing.md."), "no neighbor");
     begin(8, 1, 0);
     ok(says("most", "Next: vhostlimitctl show a."), "what holds the slots");
     ok(says("most", "The last 2.0 slots are kept for sites that hold few. Next"),

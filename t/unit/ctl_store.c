@@ -17,10 +17,10 @@ static ctl_error_t error;
 
 static void put(ctl_store_t *store, const char *name, uint64_t requests)
 {
-    uint64_t figures[VL_HISTORY_FIGURE_COUNT] = { requests };
+    uint64_t figures[CTL_HISTORY_FIGURE_COUNT] = { requests };
 
-    figures[VL_HISTORY_cpu_us] = requests * 1000;
-    figures[VL_HISTORY_waiting] = requests / 2;
+    figures[CTL_HISTORY_cpu_us] = requests * 1000;
+    figures[CTL_HISTORY_waiting] = requests / 2;
     ctl_store_put(store, name, figures);
 }
 
@@ -42,7 +42,7 @@ static long long requests_in(ctl_store_t *store, const char *name, uint32_t minu
 
     if (place == CTL_PLACE_NONE || !ctl_store_get(store, place, minute, &got))
         return -1;
-    return (long long)got.figures[VL_HISTORY_requests];
+    return (long long)got.figures[CTL_HISTORY_requests];
 }
 
 static void packing(void)
@@ -51,16 +51,16 @@ static void packing(void)
     int exact = 1, close_enough = 1;
 
     for (n = 0; n < 2048; n++)
-        exact &= vl_history_unpack(vl_history_pack(n)) == n;
+        exact &= ctl_history_unpack(ctl_history_pack(n)) == n;
     ok(exact, "numbers below 2048 are exact");
     for (n = 2048; n < UINT64_C(1) << 61; n += n / 700 + 1) {
-        double got = (double)vl_history_unpack(vl_history_pack(n));
+        double got = (double)ctl_history_unpack(ctl_history_pack(n));
 
         close_enough &= got / (double)n < 1.0005 && got / (double)n > 0.9995;
     }
     ok(close_enough, "larger ones are at most 0.05 %% off");
-    ok(vl_history_pack(UINT64_MAX) < VL_HISTORY_ABSENT, "no number is the mark of absence");
-    ok(vl_history_unpack(0xfffe) > UINT64_C(1) << 60, "any two bytes are a number");
+    ok(ctl_history_pack(UINT64_MAX) < CTL_HISTORY_ABSENT, "no number is the mark of absence");
+    ok(ctl_history_unpack(0xfffe) > UINT64_C(1) << 60, "any two bytes are a number");
 }
 
 static void round_trip(void)
@@ -82,9 +82,9 @@ static void round_trip(void)
     ok(requests_in(reader, "", START) == 5 && requests_in(reader, "", START + 1) == 7,
        "nor is the server's row another one's");
     ok(ctl_store_get(reader, ctl_store_find(reader, "a.test"), START, &got)
-       && got.seconds == 60 && got.figures[VL_HISTORY_cpu_us] == 5000
-       && got.figures[VL_HISTORY_waiting] == 2, "with all figures");
-    ok(requests_in(reader, "", START + VL_HISTORY_SLOTS) == -1, "a slot is not another week's");
+       && got.seconds == 60 && got.figures[CTL_HISTORY_cpu_us] == 5000
+       && got.figures[CTL_HISTORY_waiting] == 2, "with all figures");
+    ok(requests_in(reader, "", START + CTL_HISTORY_SLOTS) == -1, "a slot is not another week's");
     ctl_store_close(reader);
     ctl_store_close(store);
     ok(!stat(path, &st) && st.st_blocks * 512 < 1 << 20, "the file is a hole but for them");
@@ -101,7 +101,7 @@ static void merged(void)
     ok(ctl_store_end(store, &error) == CTL_DONE && requests_in(store, "a.test", START) == 8
        && requests_in(store, "c.test", START) == 4, "a minute that is written again is added");
     ok(ctl_store_get(store, ctl_store_find(store, "a.test"), START, &got)
-       && got.seconds == 70 && got.figures[VL_HISTORY_waiting] == 2,
+       && got.seconds == 70 && got.figures[CTL_HISTORY_waiting] == 2,
        "seconds too, and of the waiting the larger number");
     ctl_store_close(store);
 }
@@ -141,7 +141,7 @@ static off_t size_of_file(void)
 static void places_again(void)
 {
     ctl_store_t *store = ctl_store_open(path, START + 3, &error);
-    uint32_t later = START + 3 + VL_HISTORY_SLOTS + 100;
+    uint32_t later = START + 3 + CTL_HISTORY_SLOTS + 100;
     off_t size = size_of_file();
     char name[32];
     int i;
@@ -186,10 +186,10 @@ static void damaged(void)
     write_one(store, minute + 1, "a.test", 10);
     ctl_store_close(store);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    ok(pread(fd, &byte, 1, (off_t)vl_history_page_at(VL_HISTORY_SLOTS, 0, minute) + 3000) == 1,
+    ok(pread(fd, &byte, 1, (off_t)ctl_history_page_at(CTL_HISTORY_SLOTS, 0, minute) + 3000) == 1,
        "a byte of a page is changed");
     byte ^= 1;
-    ok(pwrite(fd, &byte, 1, (off_t)vl_history_page_at(VL_HISTORY_SLOTS, 0, minute) + 3000) == 1,
+    ok(pwrite(fd, &byte, 1, (off_t)ctl_history_page_at(CTL_HISTORY_SLOTS, 0, minute) + 3000) == 1,
        "as by a write that was not completed");
     close(fd);
     store = ctl_store_open(path, minute + 1, &error);
@@ -216,8 +216,8 @@ static int opens(const void *bytes, size_t len)
 
 static void other_files(void)
 {
-    vl_history_head_t head = { VL_HISTORY_MAGIC, VL_HISTORY_VERSION + 1, VL_HISTORY_SLOTS };
-    char page[VL_HISTORY_PAGE] = "not a history";
+    ctl_history_head_t head = { CTL_HISTORY_MAGIC, CTL_HISTORY_VERSION + 1, CTL_HISTORY_SLOTS };
+    char page[CTL_HISTORY_PAGE] = "not a history";
 
     ok(!opens(page, sizeof(page)) && strstr(error.text, "is not a history"),
        "another file is left alone");
@@ -225,7 +225,7 @@ static void other_files(void)
     memset(page, 0, sizeof(page));
     memcpy(page, &head, sizeof(head));
     ok(!opens(page, sizeof(page)) && strstr(error.text, "has version 2"), "another version");
-    head.version = VL_HISTORY_VERSION;
+    head.version = CTL_HISTORY_VERSION;
     ok(opens(&head, sizeof(head)), "a head without the rest of its page is completed");
     ok(opens("", 0), "an empty file is a new one");
     unlink(path);

@@ -48,7 +48,7 @@ static inline vl_shm_t *make(apr_uint32_t accounts, apr_uint32_t children)
 static inline vl_limits_t limits_of(vl_mode_e mode, apr_uint32_t concurrency,
                                     apr_uint32_t queue)
 {
-    vl_limits_t limits = { mode, VL_WEIGHT_DEFAULT, concurrency, queue, 0 };
+    vl_limits_t limits = { mode, 100, concurrency, queue, 0 };
 
     return limits;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_HISTORY_FORMAT_H
-#define VL_HISTORY_FORMAT_H
+#ifndef CTL_HISTORY_FORMAT_H
+#define CTL_HISTORY_FORMAT_H
 
 /* The history file: the figures of each site for a week, at steps of one minute.  One process
- * writes it, "vhostlimitctl collect".  "vhostlimitctl history" and the status page read it.
- * This header is all that the module and vhostlimitctl share; it needs the C library only.
+ * writes it, "vhostlimitctl collect".  "vhostlimitctl history" reads it.
  *
  *   file:  head | band 0 | band 1 | ...         grows by a band when sites need one
- *   head:  one page with vl_history_head_t
+ *   head:  one page with ctl_history_head_t
  *   band:  names of 255 sites | page of slot 0 | page of slot 1 | ... | page of slot 10079
  *   page:  4096 bytes: its minute, and a record of 16 bytes for each site of the band
  *
@@ -29,20 +28,20 @@
 #include <string.h>
 
 /* Where both programs look for the file when they are not told another place. */
-#define VL_HISTORY_PATH "/var/lib/vhostlimit/history"
+#define CTL_HISTORY_PATH "/var/lib/vhostlimit/history"
 
-#define VL_HISTORY_MAGIC UINT64_C(0x564c48495354ff01)
+#define CTL_HISTORY_MAGIC UINT64_C(0x564c48495354ff01)
 /* Incremented when the layout or the meaning of a figure changes. */
-#define VL_HISTORY_VERSION 1
-#define VL_HISTORY_PAGE 4096
+#define CTL_HISTORY_VERSION 1
+#define CTL_HISTORY_PAGE 4096
 /* Minutes that the file has: a week. */
-#define VL_HISTORY_SLOTS (7 * 24 * 60)
-#define VL_HISTORY_BAND_SITES 255
+#define CTL_HISTORY_SLOTS (7 * 24 * 60)
+#define CTL_HISTORY_BAND_SITES 255
 /* Bytes of a name with its terminating zero; vl.h has the same for accounts. */
-#define VL_HISTORY_NAME_SIZE 280
+#define CTL_HISTORY_NAME_SIZE 280
 
 /* The figures, in the order of a record. */
-#define VL_HISTORY_FIGURES(X)                                                             \
+#define CTL_HISTORY_FIGURES(X)                                                             \
     X(requests, "requests admitted")                                                      \
     X(queued, "of them, requests that were queued first")                                 \
     X(refused, "requests refused")                                                        \
@@ -54,53 +53,53 @@
     X(wait_p99_us, "99th percentile of the time in the queue")
 
 enum {
-#define X(member, help) VL_HISTORY_##member,
-    VL_HISTORY_FIGURES(X)
+#define X(member, help) CTL_HISTORY_##member,
+    CTL_HISTORY_FIGURES(X)
 #undef X
-    VL_HISTORY_FIGURE_COUNT
+    CTL_HISTORY_FIGURE_COUNT
 };
 
 /* The first page of the file.  The rest of the page is zero. */
-typedef struct vl_history_head_t {
+typedef struct ctl_history_head_t {
     uint64_t magic;
     uint32_t version;
-    uint32_t slots;             /* VL_HISTORY_SLOTS */
-} vl_history_head_t;
+    uint32_t slots;             /* CTL_HISTORY_SLOTS */
+} ctl_history_head_t;
 
 /* A site in the table at the beginning of a band; all zero: the place is free. */
-typedef struct vl_history_site_t {
+typedef struct ctl_history_site_t {
     uint32_t since, until;      /* first and last minute with figures; until may be an hour
                                  * behind */
-    char name[VL_HISTORY_NAME_SIZE];
-    char unused[512 - 2 * sizeof(uint32_t) - VL_HISTORY_NAME_SIZE];
-} vl_history_site_t;
+    char name[CTL_HISTORY_NAME_SIZE];
+    char unused[512 - 2 * sizeof(uint32_t) - CTL_HISTORY_NAME_SIZE];
+} ctl_history_site_t;
 
 /* The table, with one place that is never used. */
-#define VL_HISTORY_TABLE ((VL_HISTORY_BAND_SITES + 1) * sizeof(vl_history_site_t))
+#define CTL_HISTORY_TABLE ((CTL_HISTORY_BAND_SITES + 1) * sizeof(ctl_history_site_t))
 
-/* Figures as vl_history_pack() makes them. */
-typedef struct vl_history_record_t {
-    uint16_t figures[VL_HISTORY_FIGURE_COUNT];
-} vl_history_record_t;
+/* Figures as ctl_history_pack() makes them. */
+typedef struct ctl_history_record_t {
+    uint16_t figures[CTL_HISTORY_FIGURE_COUNT];
+} ctl_history_record_t;
 
 /* In place of the first figure: the site was not on the server in that minute. */
-#define VL_HISTORY_ABSENT 0xffff
+#define CTL_HISTORY_ABSENT 0xffff
 
-typedef struct vl_history_page_t {
+typedef struct ctl_history_page_t {
     uint32_t minute;
     uint32_t seconds;           /* time that the figures were counted; 60, or less after a
                                  * start, or more when a minute could not be written */
     uint64_t sum;
-    vl_history_record_t records[VL_HISTORY_BAND_SITES];
-} vl_history_page_t;
+    ctl_history_record_t records[CTL_HISTORY_BAND_SITES];
+} ctl_history_page_t;
 
 /* The layout is what the comment above says, whatever the compiler. */
-typedef char vl_history_check_page_t[sizeof(vl_history_page_t) == VL_HISTORY_PAGE ? 1 : -1];
-typedef char vl_history_check_site_t[sizeof(vl_history_site_t) == 512 ? 1 : -1];
+typedef char ctl_history_check_page_t[sizeof(ctl_history_page_t) == CTL_HISTORY_PAGE ? 1 : -1];
+typedef char ctl_history_check_site_t[sizeof(ctl_history_site_t) == 512 ? 1 : -1];
 
 /* Packs a number into 16 bits: numbers below 2048 are exact, larger ones are rounded to 11
- * binary digits, so they are at most 0.05 % off.  Never returns VL_HISTORY_ABSENT. */
-static inline uint16_t vl_history_pack(uint64_t n)
+ * binary digits, so they are at most 0.05 % off.  Never returns CTL_HISTORY_ABSENT. */
+static inline uint16_t ctl_history_pack(uint64_t n)
 {
     unsigned shift = 0;
 
@@ -116,19 +115,19 @@ static inline uint16_t vl_history_pack(uint64_t n)
     return (uint16_t)(1024 * shift + (unsigned)(n >> shift));
 }
 
-static inline uint64_t vl_history_unpack(uint16_t packed)
+static inline uint64_t ctl_history_unpack(uint16_t packed)
 {
     unsigned shift = packed < 2048 ? 0 : packed / 1024u - 1;
 
     if (shift > 52)
-        shift = 52;                             /* no number that vl_history_pack() makes */
+        shift = 52;                             /* no number that ctl_history_pack() makes */
     return (uint64_t)(packed < 2048 ? packed : packed % 1024u + 1024) << shift;
 }
 
 /* Returns the checksum of a page, which does not cover the member itself. */
-static inline uint64_t vl_history_sum(const vl_history_page_t *page)
+static inline uint64_t ctl_history_sum(const ctl_history_page_t *page)
 {
-    uint64_t sum = VL_HISTORY_MAGIC ^ page->minute ^ (uint64_t)page->seconds << 32, word;
+    uint64_t sum = CTL_HISTORY_MAGIC ^ page->minute ^ (uint64_t)page->seconds << 32, word;
     size_t i;
 
     for (i = 0; i < sizeof(page->records); i += sizeof(word)) {
@@ -140,35 +139,35 @@ static inline uint64_t vl_history_sum(const vl_history_page_t *page)
 }
 
 /* Returns 1 if the page is complete and has that minute. */
-static inline int vl_history_is_valid(const vl_history_page_t *page, uint32_t minute)
+static inline int ctl_history_is_valid(const ctl_history_page_t *page, uint32_t minute)
 {
     return page->minute == minute && page->seconds > 0
-           && page->sum == vl_history_sum(page);
+           && page->sum == ctl_history_sum(page);
 }
 
-static inline uint64_t vl_history_band_size(uint32_t slots)
+static inline uint64_t ctl_history_band_size(uint32_t slots)
 {
-    return VL_HISTORY_TABLE + (uint64_t)slots * VL_HISTORY_PAGE;
+    return CTL_HISTORY_TABLE + (uint64_t)slots * CTL_HISTORY_PAGE;
 }
 
 /* Position of the table of a band. */
-static inline uint64_t vl_history_table_at(uint32_t slots, uint32_t band)
+static inline uint64_t ctl_history_table_at(uint32_t slots, uint32_t band)
 {
-    return VL_HISTORY_PAGE + band * vl_history_band_size(slots);
+    return CTL_HISTORY_PAGE + band * ctl_history_band_size(slots);
 }
 
 /* Position of the page of a minute. */
-static inline uint64_t vl_history_page_at(uint32_t slots, uint32_t band, uint32_t minute)
+static inline uint64_t ctl_history_page_at(uint32_t slots, uint32_t band, uint32_t minute)
 {
-    return vl_history_table_at(slots, band) + VL_HISTORY_TABLE
-           + (uint64_t)(minute % slots) * VL_HISTORY_PAGE;
+    return ctl_history_table_at(slots, band) + CTL_HISTORY_TABLE
+           + (uint64_t)(minute % slots) * CTL_HISTORY_PAGE;
 }
 
 /* Returns the number of whole bands in a file of so many bytes. */
-static inline uint32_t vl_history_bands(uint32_t slots, uint64_t size)
+static inline uint32_t ctl_history_bands(uint32_t slots, uint64_t size)
 {
-    return size < VL_HISTORY_PAGE ? 0
-           : (uint32_t)((size - VL_HISTORY_PAGE) / vl_history_band_size(slots));
+    return size < CTL_HISTORY_PAGE ? 0
+           : (uint32_t)((size - CTL_HISTORY_PAGE) / ctl_history_band_size(slots));
 }
 
 #endif
