@@ -65,16 +65,15 @@ static int is_light(const vl_standing_t *s, apr_uint64_t load)
 
 /* Returns 1 if the account has had less CPU time for its weight than others. What its own running
  * requests will cost counts as used. The heaviest account's requests are charged while they run. */
-static int is_owed(const vl_queue_t *q, const vl_flow_t *f)
+static int is_owed(const vl_queue_t *q, const vl_flow_t *f, const vl_standing_t *s)
 {
-    const vl_queue_head_t *head = q->head;
-    apr_uint64_t others = head->vtime;
+    apr_uint64_t others = q->head->vtime;
 
-    if (head->heaviest && f != &q->flows[head->heaviest - 1])
-        others = vl_fair_later(others, q->flows[head->heaviest - 1].fair.tag);
-    return f->load < (apr_uint64_t)head->slots * 1000 * OWED_MOST
-           && vl_fair_after(others, f->fair.tag)
-              > vl_fair_advance((OWED_US + (apr_int64_t)f->estimate_us) * 1000, vl_queue_weight(f));
+    if (s->heaviest && s->heaviest != f && VL_FAIR_AFTER(s->heaviest->fair.tag, others) > 0)
+        others = s->heaviest->fair.tag;
+    return f->load < (apr_uint64_t)q->head->slots * 1000 * OWED_MOST
+           && VL_FAIR_AFTER(others, f->fair.tag)
+              > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, s->weight);
 }
 
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
@@ -92,7 +91,7 @@ int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
     if (s.left > slots / 5)
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
-    if (is_first && is_owed(q, f))
+    if (is_first && is_owed(q, f, &s))
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise

@@ -445,7 +445,7 @@ static void random_against_model(void)
             f = next();
             expected = model_next(n);
             wrong += f != expected && (f == VL_NO_FLOW || expected == VL_NO_FLOW
-                                       || flows[f].vt != flows[expected].vt);
+                                       || flows[f].fair.tag != flows[expected].fair.tag);
             if (f != VL_NO_FLOW)
                 vl_queue_begin(&q, f);
             break;
