@@ -5,12 +5,12 @@ APR_RING_HEAD(timers_t, vl_timer_t);
 
 struct vl_wheel_t {
     apr_int64_t step;               /* next step to process; all earlier steps are done */
-    struct timers_t slots[VL_WHEEL_SLOTS];
+    struct timers_t buckets[VL_WHEEL_BUCKETS];
 };
 
 static struct timers_t *slot_of(vl_wheel_t *w, apr_int64_t step)
 {
-    return &w->slots[(apr_uint64_t)step % VL_WHEEL_SLOTS];
+    return &w->buckets[(apr_uint64_t)step % VL_WHEEL_BUCKETS];
 }
 
 /* Returns the first step that is not earlier than due_us. */
@@ -25,8 +25,8 @@ vl_wheel_t *vl_wheel_create(apr_pool_t *p, apr_int64_t now_us)
     int i;
 
     w->step = now_us / VL_WHEEL_STEP_US;
-    for (i = 0; i < VL_WHEEL_SLOTS; i++)
-        APR_RING_INIT(&w->slots[i], vl_timer_t, link);
+    for (i = 0; i < VL_WHEEL_BUCKETS; i++)
+        APR_RING_INIT(&w->buckets[i], vl_timer_t, link);
     return w;
 }
 
@@ -47,14 +47,14 @@ void vl_wheel_clear(vl_timer_t *timer)
     timer->due_us = 0;
 }
 
-/* Moves the expired timers of a slot to the ring ret_due.  A callback may clear a timer
+/* Moves the expired timers of a bucket to the ring ret_due.  A callback may clear a timer
  * that is still in this ring. */
-static void take_due(struct timers_t *slot, apr_int64_t now_us,
+static void take_due(struct timers_t *bucket, apr_int64_t now_us,
                      struct timers_t *ret_due)
 {
-    vl_timer_t *timer = APR_RING_FIRST(slot), *next;
+    vl_timer_t *timer = APR_RING_FIRST(bucket), *next;
 
-    for (; timer != APR_RING_SENTINEL(slot, vl_timer_t, link); timer = next) {
+    for (; timer != APR_RING_SENTINEL(bucket, vl_timer_t, link); timer = next) {
         next = APR_RING_NEXT(timer, link);
         if (timer->due_us <= now_us) {
             APR_RING_REMOVE(timer, link);
@@ -69,8 +69,8 @@ void vl_wheel_turn(vl_wheel_t *w, apr_int64_t now_us, vl_wheel_fn fn)
     struct timers_t due;
 
     APR_RING_INIT(&due, vl_timer_t, link);
-    if (now - w->step >= VL_WHEEL_SLOTS)
-        w->step = now - VL_WHEEL_SLOTS + 1;
+    if (now - w->step >= VL_WHEEL_BUCKETS)
+        w->step = now - VL_WHEEL_BUCKETS + 1;
     for (; w->step <= now; w->step++)
         take_due(slot_of(w, w->step), now_us, &due);
     w->step = now;

@@ -11,9 +11,9 @@
 #include <apr_ring.h>
 
 #define VL_WHEEL_STEP_US (100 * 1000)
-/* One revolution of the wheel takes 25.6 s.  A timer that is due later stays in its slot
+/* One revolution of the wheel takes 25.6 s.  A timer that is due later stays in its bucket
  * for more revolutions. */
-#define VL_WHEEL_SLOTS 256
+#define VL_WHEEL_BUCKETS 256
 
 /* A timer, in memory of the caller.  All zero: not set. */
 typedef struct vl_timer_t {

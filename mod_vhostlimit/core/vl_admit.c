@@ -44,12 +44,11 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
     return vl_admit_more_weighted(held, left, 1, 1, 1);
 }
 
-/* The same with the weights of the active accounts. */
-static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held,
-                    apr_uint32_t left)
+/* The same with the weights of the active accounts. weight: that of the account, in thousandths. */
+static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t weight,
+                    apr_uint32_t held, apr_uint32_t left)
 {
-    const vl_flow_t *f = &q->flows[account];
-    apr_uint32_t weight = vl_queue_weight(f), more = f->active_milli ? 0 : 1;
+    apr_uint32_t more = q->flows[account].active_milli ? 0 : 1;
 
     return vl_admit_more_weighted(held, left, weight, q->head->active + more,
                                   q->head->active_milli + more * weight);
@@ -57,88 +56,70 @@ static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held
 
 /* --- slots ------------------------------------------------------------------ */
 
-static int sleeps(const vl_queue_t *q, apr_uint32_t account)
+/* Returns 1 if the load is well below that of the heaviest account, for their weights. */
+static int is_light(const vl_standing_t *s, apr_uint64_t load)
 {
-    return vl_queue_duty(q, account) <= VL_DUTY_SLEEPS;
-}
-
-/* Returns 1 if the account's load is well below that of the heaviest account. */
-static int is_light(const vl_queue_t *q, const vl_flow_t *f, apr_uint32_t load)
-{
-    apr_uint32_t heaviest = q->head->heaviest;
-
-    return heaviest
-           && vl_queue_is_lighter(f, load, &q->flows[heaviest - 1], LIGHT_PARTS, LIGHT_OF);
-}
-
-/* Returns 1 if the heaviest account has kept its slots for long, and this account is light. Slots
- * are not taken back. So long requests would otherwise keep the processors that they got while no
- * other account wanted them. */
-static int may_exceed(const vl_queue_t *q, const vl_flow_t *f)
-{
-    const vl_queue_head_t *head = q->head;
-    const vl_flow_t *heaviest;
-    apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
-
-    if (!is_light(q, f, f->load))
-        return 0;
-    heaviest = &q->flows[head->heaviest - 1];
-    return head->load - heaviest->load < (apr_uint64_t)head->slots * 1000 * times
-           && (vl_clock_us() - heaviest->ended_us) * heaviest->running > VL_KEPT_US;
+    return s->heaviest && load * s->heaviest_weight * LIGHT_OF
+                          < (apr_uint64_t)s->heaviest->load * s->weight * LIGHT_PARTS;
 }
 
 /* Returns 1 if the account has had less CPU time for its weight than others. What its own running
  * requests will cost counts as used. The heaviest account's requests are charged while they run. */
-static int is_owed(const vl_queue_t *q, const vl_flow_t *f)
+static int is_owed(const vl_queue_head_t *head, const vl_flow_t *f, const vl_standing_t *s)
 {
-    const vl_queue_head_t *head = q->head;
     apr_uint64_t others = head->vtime;
 
-    if (head->heaviest && f != &q->flows[head->heaviest - 1])
-        others = vl_fair_later(others, q->flows[head->heaviest - 1].fair.tag);
+    if (s->heaviest && s->heaviest != f && VL_FAIR_AFTER(s->heaviest->fair.tag, others) > 0)
+        others = s->heaviest->fair.tag;
     return f->load < (apr_uint64_t)head->slots * 1000 * OWED_MOST
-           && vl_fair_after(others, f->fair.tag)
-              > vl_fair_advance((OWED_US + (apr_int64_t)f->estimate_us) * 1000, vl_queue_weight(f));
+           && VL_FAIR_AFTER(others, f->fair.tag)
+              > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, s->weight);
 }
 
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
 {
+    const vl_standing_t s = vl_queue_standing(q, account);
     const vl_queue_head_t *head = q->head;
     const vl_flow_t *f = &q->flows[account];
-    apr_uint32_t left = vl_queue_free(q), duty = vl_queue_duty(q, account);
-    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, load = (apr_uint64_t)f->load + duty;
+    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s.duty;
+    apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
     /* A number that is set counts requests and is never exceeded. */
     if (!head->by_duty)
-        return may_take(q, account, f->load, left);
+        return may_take(q, account, s.weight, f->load, s.left);
     /* More than the last fifth is free. */
-    if (left > slots / 5)
+    if (s.left > slots / 5)
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
-    if (is_first && is_owed(q, f))
+    if (is_first && is_owed(head, f, &s))
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise
      * one with a small weight, which often holds none, would get more than its share. */
-    if (left && is_first && !f->load)
+    if (s.left && is_first && !f->load)
         return 1;
     /* It is also for an account whose requests sleep, and whose load would stay well below the
      * heaviest one's. */
-    if (left && duty <= SLEEPS_LONG && is_light(q, f, (apr_uint32_t)load))
+    if (s.left && s.duty <= SLEEPS_LONG && is_light(&s, then))
         return 1;
     /* This account is due, and its requests sleep. The kernel divides the processors by what is
      * awake at the moment, so its load has to be above its part for it to get its share: up to
      * four fifths of the slots, whatever others hold. */
-    if (is_first && sleeps(q, account)) {
-        if (load * 5 <= slots * 4)
+    if (is_first && s.duty <= VL_DUTY_SLEEPS) {
+        if (then * 5 <= slots * 4)
             return 1;
     }
-    /* The heaviest account's requests sleep, and this account's load is within its weight's part of the
-     * slots. Processors would be idle otherwise while requests wait. */
-    else if (head->heaviest && head->heaviest != account + 1 && sleeps(q, head->heaviest - 1)
-             && load * head->active_milli <= slots * f->active_milli)
+    /* The heaviest account's requests sleep, and this account's load is within its weight's part of
+     * the slots. Processors would be idle otherwise while requests wait. */
+    else if (s.heaviest && s.heaviest != f && s.heaviest_duty <= VL_DUTY_SLEEPS
+             && then * head->active_milli <= slots * f->active_milli)
         return 1;
-    return is_first && may_exceed(q, f);
+    /* This account is due and light, and the heaviest account has kept its slots for long. Slots
+     * are not taken back. So long requests would otherwise keep the processors that they got while
+     * no other account wanted them. */
+    return is_first && is_light(&s, f->load)
+           && head->load - s.heaviest->load < slots * times
+           && (vl_clock_us() - s.heaviest->ended_us) * s.heaviest->running > VL_KEPT_US;
 }
 
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
@@ -259,17 +240,20 @@ int vl_admit_thread(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, i
 {
     const cell_t *cell = vl_segment_cell(shm, c, account);
     child_t *child = &shm->children[c];
-    apr_uint32_t i, granted = 0, held;
+    apr_uint32_t i, granted = 0, held, weight;
 
     for (i = 0; i < child->ring_len; i++)
         granted += vl_segment_ticket(child, i)->account == account;
     held = threads_of(shm, c, account, granted);
-    if (may_take(&shm->queue, account, held, left_growing(shm, c, vl_admit_left(shm, c))))
+    weight = vl_queue_standing(&shm->queue, account).weight;
+    if (may_take(&shm->queue, account, weight, held,
+                 left_growing(shm, c, vl_admit_left(shm, c))))
         return 1;
     if (is_new)
         return 0;
     if (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
-        && may_take(&shm->queue, account, held, left_growing(shm, c, left_for_parked(shm, c))))
+        && may_take(&shm->queue, account, weight, held,
+                    left_growing(shm, c, left_for_parked(shm, c))))
         return 1;
     return __atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
            && accepts_grants(child);
@@ -292,8 +276,8 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 
 int vl_admit_process(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return may_take(&shm->queue, account, processes_of(shm, account),
-                             with_growth(shm, processes_free(shm), 1));
+    return may_take(&shm->queue, account, vl_queue_standing(&shm->queue, account).weight,
+                    processes_of(shm, account), with_growth(shm, processes_free(shm), 1));
 }
 
 /* The account's first unit never exceeds the threshold. A further one does if the account
@@ -312,8 +296,9 @@ int vl_admit_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
         left = difference(vl_admit_most(shm, shm->self) + 1,
                           vl_admit_busy(shm, shm->self) - child->ring_len);
     }
-    return held > 1 && !may_take(&shm->queue, account, held - 1,
-                                          with_growth(shm, left, child->threads));
+    return held > 1 && !may_take(&shm->queue, account,
+                                 vl_queue_standing(&shm->queue, account).weight, held - 1,
+                                 with_growth(shm, left, child->threads));
 }
 
 /* Returns the free capacity of child c for an account that already holds all busy threads

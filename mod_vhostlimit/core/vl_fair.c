@@ -3,20 +3,20 @@
 
 void vl_fair_raise(apr_uint64_t *tag, apr_uint64_t least)
 {
-    apr_uint64_t now = vl_fair_read(tag);
+    apr_uint64_t now = __atomic_load_n(tag, __ATOMIC_RELAXED);
 
-    while (vl_fair_after(least, now) > 0
+    while (VL_FAIR_AFTER(least, now) > 0
            && !__atomic_compare_exchange_n(tag, &now, least, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         continue;
 }
 
 void vl_fair_move(apr_uint64_t *tag, apr_int64_t by, apr_uint64_t bound)
 {
-    apr_uint64_t now = vl_fair_read(tag);
+    apr_uint64_t now = __atomic_load_n(tag, __ATOMIC_RELAXED);
     apr_int64_t most;
 
     do {
-        most = vl_fair_after(bound, now);
+        most = VL_FAIR_AFTER(bound, now);
         if (by > 0 ? most <= 0 : most >= 0)
             return;
         if (by > 0 ? most > by : most < by)
@@ -25,9 +25,9 @@ void vl_fair_move(apr_uint64_t *tag, apr_int64_t by, apr_uint64_t bound)
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-int vl_fair_is_before(const vl_fair_t *a, const vl_fair_t *b)
+static int is_before(const vl_fair_t *a, const vl_fair_t *b)
 {
-    apr_int64_t after = vl_fair_after(a->tag, b->tag);
+    apr_int64_t after = VL_FAIR_AFTER(a->tag, b->tag);
 
     return after ? after < 0 : a->order < b->order;
 }
@@ -37,14 +37,14 @@ static void settle(vl_fair_heap_t *heap, apr_uint32_t i, vl_fair_t *member)
 {
     apr_uint32_t next;
 
-    for (; i && vl_fair_is_before(member, heap->at[next = (i - 1) / 2]); i = next) {
+    for (; i && is_before(member, heap->at[next = (i - 1) / 2]); i = next) {
         heap->at[i] = heap->at[next];
         heap->at[i]->place = i + 1;
     }
     for (; (next = 2 * i + 1) < heap->length; i = next) {
-        if (next + 1 < heap->length && vl_fair_is_before(heap->at[next + 1], heap->at[next]))
+        if (next + 1 < heap->length && is_before(heap->at[next + 1], heap->at[next]))
             next++;
-        if (!vl_fair_is_before(heap->at[next], member))
+        if (!is_before(heap->at[next], member))
             break;
         heap->at[i] = heap->at[next];
         heap->at[i]->place = i + 1;

@@ -33,34 +33,16 @@ typedef struct vl_fair_heap_t {
     apr_uint32_t length;
 } vl_fair_heap_t;
 
-/* Returns how far tag a is after b; below 0: before it. */
-static inline apr_int64_t vl_fair_after(apr_uint64_t a, apr_uint64_t b)
-{
-    return (apr_int64_t)(a - b);
-}
-
-static inline apr_uint64_t vl_fair_later(apr_uint64_t a, apr_uint64_t b)
-{
-    return vl_fair_after(a, b) > 0 ? a : b;
-}
-
-static inline apr_uint64_t vl_fair_read(const apr_uint64_t *tag)
-{
-    return __atomic_load_n(tag, __ATOMIC_RELAXED);
-}
-
-/* Returns by how much us of CPU time advance a tag. */
-static inline apr_int64_t vl_fair_advance(apr_int64_t us, apr_uint32_t weight)
-{
-    return us * VL_FAIR_UNIT / (apr_int64_t)weight;
-}
+/* How far tag a is after b; below 0: before it. */
+#define VL_FAIR_AFTER(a, b) ((apr_int64_t)((a) - (b)))
+/* By how much us of CPU time advance a tag. */
+#define VL_FAIR_ADVANCE(us, weight) ((apr_int64_t)(us) * VL_FAIR_UNIT / (apr_int64_t)(weight))
 
 /* Makes the tag, or virtual time, at least this late. */
 void vl_fair_raise(apr_uint64_t *tag, apr_uint64_t least);
 /* Advances the tag, by < 0: takes it back, but not beyond the bound. */
 void vl_fair_move(apr_uint64_t *tag, apr_int64_t by, apr_uint64_t bound);
 
-int vl_fair_is_before(const vl_fair_t *a, const vl_fair_t *b);
 /* Adds a member to the heap. If it is there already, restores the order after a change of its
  * tag. */
 void vl_fair_add(vl_fair_heap_t *heap, vl_fair_t *member);

@@ -11,7 +11,7 @@
 /* Accounts that are handled while the segment lock is held once. */
 #define BATCH 256
 /* A site without a charge in this many intervals of vl_rate.h is not active. */
-#define QUIET_SLOTS 2
+#define QUIET_INTERVALS 2
 
 apr_uint32_t vl_fleet_generation(const vl_shm_t *shm)
 {
@@ -26,9 +26,9 @@ static int takes_part(const vl_shm_t *shm, apr_uint32_t a)
            && vl_segment_limits(shm, a)->mode == VL_MODE_ON;
 }
 
-static int is_recent(apr_int64_t slot, apr_int64_t now_us)
+static int is_recent(apr_int64_t interval, apr_int64_t now_us)
 {
-    return slot && now_us / VL_RATE_SLOT_US - slot <= QUIET_SLOTS;
+    return interval && now_us / VL_RATE_INTERVAL_US - interval <= QUIET_INTERVALS;
 }
 
 static int is_active(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us)

@@ -189,9 +189,9 @@ static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
 static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_flow_t *flow = &shm->queue.flows[account];
-    apr_int64_t little = vl_fair_advance(VL_REFUND_US, flow->limits.weight);
+    apr_int64_t little = VL_FAIR_ADVANCE(VL_REFUND_US, flow->limits.weight);
 
-    return vl_fair_after(flow->fair.tag, shm->queue.head->vtime) <= little
+    return VL_FAIR_AFTER(flow->fair.tag, shm->queue.head->vtime) <= little
            && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
 }
 

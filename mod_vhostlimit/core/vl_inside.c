@@ -44,6 +44,11 @@
 #define SET(field, n) __atomic_store_n(&(field), n, __ATOMIC_RELAXED)
 #define ADD(field, n) __atomic_add_fetch(&(field), n, __ATOMIC_RELAXED)
 
+static apr_uint64_t later(apr_uint64_t a, apr_uint64_t b)
+{
+    return VL_FAIR_AFTER(a, b) > 0 ? a : b;
+}
+
 /* --- when clients give up ------------------------------------------------------ */
 
 static int is_leaving(const vl_inner_t *inner, apr_int64_t now_us)
@@ -119,22 +124,22 @@ static struct vl_band_t *band_of(vl_inner_t *inner, const vl_client_id_t *id)
  * joined: the tag that the client has at least. */
 static apr_uint64_t class_tag(const vl_inner_t *inner, unsigned class_no)
 {
-    return vl_fair_later(vl_fair_read(&inner->classes[class_no].tag),
-                         vl_fair_read(&inner->vtime));
+    return later(GET(inner->classes[class_no].tag),
+                         GET(inner->vtime));
 }
 
 static apr_uint64_t band_tag(const vl_inner_t *inner, unsigned class_no, unsigned band)
 {
     const struct vl_class_t *c = &inner->classes[class_no];
 
-    return vl_fair_later(vl_fair_read(&c->band[band].tag), vl_fair_read(&c->vtime));
+    return later(GET(c->band[band].tag), GET(c->vtime));
 }
 
 static apr_uint64_t client_tag(const vl_shm_t *shm, apr_uint64_t key, apr_uint64_t joined)
 {
     const vl_client_entry_t *entry = vl_clients_entry(shm->clients, key);
 
-    return entry ? vl_fair_later(vl_fair_read(&entry->tag), joined) : joined;
+    return entry ? later(GET(entry->tag), joined) : joined;
 }
 
 /* Returns the tag that a client has at least when it begins to wait: the present time of its
@@ -145,21 +150,21 @@ static apr_uint64_t join(const vl_shm_t *shm, vl_inner_t *inner, const vl_client
 {
     const struct vl_band_t *band = band_of(inner, id);
     const vl_client_entry_t *entry = vl_clients_entry(shm->clients, id->key);
-    apr_uint64_t vtime = vl_fair_read(&band->vtime);
+    apr_uint64_t vtime = GET(band->vtime);
     int is_recent = entry && (apr_uint16_t)(GET(band->tick)
                                             - (apr_uint16_t)(GET(entry->charged) >> 1)) <= 1;
 
-    return is_recent ? vtime - (apr_uint64_t)vl_fair_advance(SAVED_MAX_US, 1) : vtime;
+    return is_recent ? vtime - (apr_uint64_t)VL_FAIR_ADVANCE(SAVED_MAX_US, 1) : vtime;
 }
 
 /* Charges one level, within the bound. us may be negative. */
 static void charge_level(apr_uint64_t *tag, const apr_uint64_t *vtime, apr_int64_t us,
                          apr_uint32_t weight)
 {
-    apr_int64_t most = vl_fair_advance(LAG_MAX_US, weight);
+    apr_int64_t most = VL_FAIR_ADVANCE(LAG_MAX_US, weight);
 
-    vl_fair_move(tag, vl_fair_advance(us, weight),
-                 vl_fair_read(vtime) + (apr_uint64_t)(us < 0 ? -most : most));
+    vl_fair_move(tag, VL_FAIR_ADVANCE(us, weight),
+                 GET(*vtime) + (apr_uint64_t)(us < 0 ? -most : most));
 }
 
 /* Charges the class, the band and, if it has an entry, the client. */
@@ -247,9 +252,9 @@ void vl_inside_charge(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t 
     else if (!vl_inside_contended(inner))
         return;
     tick = vl_clients_tick(vl_clock_us());
-    saved = (apr_uint64_t)vl_fair_advance(SAVED_MAX_US, 1);
+    saved = (apr_uint64_t)VL_FAIR_ADVANCE(SAVED_MAX_US, 1);
     entry = vl_clients_make_entry(shm->clients, vl_segment_identity(shm, account), id,
-                                  vl_fair_read(&band->vtime) - saved, tick);
+                                  GET(band->vtime) - saved, tick);
     if (entry && requests) {
         turn_to(band, (apr_uint16_t)tick);
         if (vl_clients_repeats(entry, tick) && GET(band->repeated) < 65535)
@@ -257,11 +262,11 @@ void vl_inside_charge(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t 
     }
     else if (entry)
         vl_clients_touch(entry, tick);
-    ADD(band->vtime, (apr_uint64_t)vl_fair_advance((apr_int64_t)us, active_clients(band)));
+    ADD(band->vtime, (apr_uint64_t)VL_FAIR_ADVANCE((apr_int64_t)us, active_clients(band)));
     ADD(band->cpu_us, us);
     ADD(band->requests, requests);
     if (entry) {
-        vl_fair_raise(&entry->tag, vl_fair_read(&band->vtime) - saved);
+        vl_fair_raise(&entry->tag, GET(band->vtime) - saved);
         ADD(entry->cpu_us, us);
         ADD(entry->requests, requests);
     }
@@ -422,7 +427,7 @@ void vl_inside_candidate(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t
     /* If its client has been charged since the child told of it, and other clients wait there too,
      * one of them may be first now, with a tag that is not earlier than that of the first was
      * then. */
-    if (vl_fair_after(told, ret_candidate->client_tag) < 0
+    if (VL_FAIR_AFTER(told, ret_candidate->client_tag) < 0
         && GET(vl_segment_waiting(shm, child, account)->clients) > 1)
         ret_candidate->client_tag = told;
 }
@@ -430,7 +435,7 @@ void vl_inside_candidate(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t
 /* Compares the tags of one level: -1 if a is earlier, 1 if b is, 0 if they count as equal. */
 static int compare_tags(apr_uint64_t a, apr_uint64_t b, apr_uint32_t weight)
 {
-    apr_int64_t after = vl_fair_after(a, b), equal = vl_fair_advance(EQUAL_US, weight);
+    apr_int64_t after = VL_FAIR_AFTER(a, b), equal = VL_FAIR_ADVANCE(EQUAL_US, weight);
 
     return after < -equal ? -1 : after > equal;
 }
@@ -454,7 +459,7 @@ void vl_inside_granted(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t c
 
     if (GET(first->key)) {
         apr_uint64_t tag = told_by(shm, account, first).client_tag
-                           + (apr_uint64_t)vl_fair_advance(charged_us, 1);
+                           + (apr_uint64_t)VL_FAIR_ADVANCE(charged_us, 1);
 
         SET(first->joined, tag);
         SET(first->tag, tag);
@@ -749,12 +754,12 @@ static band_t *next_band(account_queue_t *queue, const vl_inner_t *inner)
         apr_uint64_t tag = class_tag(inner, c);
 
         if ((!has_clients(strangers) && !has_clients(known))
-            || (best && vl_fair_after(tag, least) >= 0))
+            || (best && VL_FAIR_AFTER(tag, least) >= 0))
             continue;
         least = tag;
         best = has_clients(known)
                && (!has_clients(strangers)
-                   || vl_fair_after(band_tag(inner, c, VL_BAND_KNOWN),
+                   || VL_FAIR_AFTER(band_tag(inner, c, VL_BAND_KNOWN),
                                     band_tag(inner, c, VL_BAND_STRANGERS)) <= 0)
                ? known : strangers;
     }
@@ -769,7 +774,7 @@ static wait_client_t *next_client(const vl_queues_t *q, vl_fair_heap_t *heap)
         wait_client_t *client = (wait_client_t *)heap->at[0];
         apr_uint64_t tag = client_tag(q->shm, client->id.key, client->joined);
 
-        if (vl_fair_after(tag, client->fair.tag) <= 0)
+        if (VL_FAIR_AFTER(tag, client->fair.tag) <= 0)
             return client;
         client->fair.tag = tag;
         vl_fair_add(heap, &client->fair);

@@ -17,8 +17,6 @@
  * virtual time if its own is earlier. */
 #include "core/vl_queue.h"
 
-#include <stddef.h>
-
 #include "base/vl_clock.h"
 
 static apr_uint32_t number_of(const vl_queue_t *q, const vl_fair_t *member)
@@ -52,14 +50,14 @@ static int is_ready(const vl_queue_t *q, apr_uint32_t flow)
     return q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
-apr_uint32_t vl_queue_weight(const vl_flow_t *f)
+static apr_uint32_t weight_of(const vl_flow_t *f)
 {
     return f->part.weight_milli ? f->part.weight_milli : f->limits.weight * 1000;
 }
 
 static void count_active(vl_queue_t *q, vl_flow_t *f)
 {
-    apr_uint32_t now = f->running || f->waiting ? vl_queue_weight(f) : 0;
+    apr_uint32_t now = f->running || f->waiting ? weight_of(f) : 0;
 
     q->head->active += (now != 0) - (f->active_milli != 0);
     q->head->active_milli += (apr_uint64_t)now - f->active_milli;
@@ -74,13 +72,6 @@ apr_uint32_t vl_queue_duty(const vl_queue_t *q, apr_uint32_t flow)
     return duty && q->head->by_duty ? duty : 1000;
 }
 
-int vl_queue_is_lighter(const vl_flow_t *f, apr_uint32_t load, const vl_flow_t *other,
-                        apr_uint32_t parts, apr_uint32_t of)
-{
-    return (apr_uint64_t)load * vl_queue_weight(other) * of
-           < (apr_uint64_t)other->load * vl_queue_weight(f) * parts;
-}
-
 static void count_load(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_queue_head_t *head = q->head;
@@ -93,7 +84,8 @@ static void count_load(vl_queue_t *q, apr_uint32_t flow)
     head->load += (apr_uint64_t)load - f->load;
     f->load = load;
     if (load && (!head->heaviest
-                 || vl_queue_is_lighter(heaviest, heaviest->load, f, 1, 1)))
+                 || (apr_uint64_t)heaviest->load * weight_of(f)
+                    < (apr_uint64_t)load * weight_of(heaviest)))
         head->heaviest = flow + 1;
 }
 
@@ -115,7 +107,7 @@ static void update(vl_queue_t *q, apr_uint32_t flow)
 /* Returns by how much us of CPU time advance the flow's tag. */
 static apr_int64_t advance(const vl_flow_t *f, apr_uint64_t us)
 {
-    return vl_fair_advance((apr_int64_t)us * 1000, vl_queue_weight(f));
+    return VL_FAIR_ADVANCE((apr_int64_t)us * 1000, weight_of(f));
 }
 
 static void charge(vl_flow_t *f, apr_uint64_t us)
@@ -265,6 +257,20 @@ apr_uint32_t vl_queue_free(const vl_queue_t *q)
     return all > APR_UINT32_MAX ? APR_UINT32_MAX : (apr_uint32_t)all;
 }
 
+vl_standing_t vl_queue_standing(const vl_queue_t *q, apr_uint32_t flow)
+{
+    const vl_queue_head_t *head = q->head;
+    vl_standing_t s = { .duty = vl_queue_duty(q, flow), .weight = weight_of(&q->flows[flow]),
+                        .left = vl_queue_free(q) };
+
+    if (head->heaviest) {
+        s.heaviest = &q->flows[head->heaviest - 1];
+        s.heaviest_duty = vl_queue_duty(q, head->heaviest - 1);
+        s.heaviest_weight = weight_of(s.heaviest);
+    }
+    return s;
+}
+
 static apr_uint32_t first_of(const vl_queue_t *q)
 {
     return q->head->heap.length ? number_of(q, q->head->heap.at[0]) : VL_NO_FLOW;
@@ -346,40 +352,4 @@ void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
     q->flows[flow].running -= n;
     q->head->running -= n;
     update(q, flow);
-}
-
-const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
-{
-    apr_uint32_t f, i, running = 0, waiting = 0, ready = 0, active = 0;
-    apr_uint64_t weights = 0, load = 0;
-
-    for (f = 0; f < flows; f++) {
-        const vl_flow_t *x = &q->flows[f];
-        int in = is_ready(q, f);
-
-        running += x->running;
-        load += x->load;
-        waiting += x->waiting;
-        ready += in;
-        active += x->running || x->waiting;
-        weights += x->running || x->waiting ? vl_queue_weight(x) : 0;
-        if (in != (x->fair.place != 0))
-            return "a flow is in the heap iff it waits and may run";
-        if (in && (x->fair.place > q->head->heap.length
-                   || q->head->heap.at[x->fair.place - 1] != &x->fair))
-            return "a flow's place is 1 + its index in the heap";
-    }
-    if (running != q->head->running || waiting != q->head->waiting)
-        return "running and waiting are the sums over the flows";
-    if (load != q->head->load)
-        return "load is the sum over the flows";
-    if (active != q->head->active || weights != q->head->active_milli)
-        return "active and active_milli are the number and the weights of active flows";
-    if (ready != q->head->heap.length)
-        return "nothing else is in the heap";
-    for (i = 1; i < ready; i++) {
-        if (vl_fair_is_before(q->head->heap.at[i], q->head->heap.at[(i - 1) / 2]))
-            return "no flow is before its parent in the heap";
-    }
-    return NULL;
 }

@@ -108,11 +108,15 @@ apr_uint32_t vl_queue_duty(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_queue_free(const vl_queue_t *q);
 
-/* Returns the weight of the flow, in thousandths. */
-apr_uint32_t vl_queue_weight(const vl_flow_t *f);
-/* Returns 1 if a load of flow f, for its weight, is below parts/of of the other flow's. */
-int vl_queue_is_lighter(const vl_flow_t *f, apr_uint32_t load, const vl_flow_t *other,
-                        apr_uint32_t parts, apr_uint32_t of);
+/* What decides whether a flow may hold one more slot (vl_admit_slot()). Slots are in thousandths. */
+typedef struct vl_standing_t {
+    apr_uint32_t duty, weight;      /* of the flow; the weight in thousandths */
+    apr_uint32_t left;              /* free slots */
+    const vl_flow_t *heaviest;      /* the flow with the most load for its weight, or NULL */
+    apr_uint32_t heaviest_duty, heaviest_weight;
+} vl_standing_t;
+
+vl_standing_t vl_queue_standing(const vl_queue_t *q, apr_uint32_t flow);
 
 /* Returns the next flow: the one with the least tag among those that have a waiting request,
  * run less than their concurrency and have credit under their cap, and for which
@@ -142,8 +146,5 @@ void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged);
 
 /* n requests end without a known cost, because their child died. */
 void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n);
-
-/* Returns NULL, or the first invariant that does not hold. For tests. */
-const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows);
 
 #endif

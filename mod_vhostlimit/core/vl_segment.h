@@ -18,7 +18,7 @@
  * waiter of a cell into the ring, and a revocation moves it back (vl_dispatch.c); a child
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
- * Invariants, which vl_shm_validate() checks:
+ * Invariants, which t/unit/validate.h checks:
  *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
  *    sum of its cells;
  *  - deferred and occupied of an account, and occupied and streams of a child, are sums of

@@ -116,8 +116,4 @@ apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
  * microseconds (Unix). */
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
 
-/* Checks the invariants of vl_segment.h. Returns NULL if all hold, otherwise the first one
- * that does not. For tests. */
-const char *vl_shm_validate(vl_shm_t *shm);
-
 #endif

@@ -54,22 +54,6 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
     vl_queue_arrive(&shm->queue, account);
 }
 
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
-                          apr_int64_t since_us)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (shm->queue.flows[account].waiting
-        >= vl_segment_limits(shm, account)->queue)
-        rv = APR_EAGAIN;
-    else
-        arrive_locked(shm, account, since_us);
-    vl_dispatch_and_unlock(shm);
-    return rv;
-}
-
 /* Returns the number of other children that have deferred connections of the account and no
  * queued one. Each gets the next place, so that clients in a child with few of them do not
  * wait for the queue of another child. */
@@ -108,48 +92,34 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
            && cell->waiting < (limit * here + all - 1) / all;
 }
 
-static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
-                                         apr_int64_t since_us)
-{
-    cell_t *cell = vl_segment_cell(shm, shm->self, account);
-
-    if (!cell->deferred && fits_in_queue_locked(shm, account, 1)) {
-        arrive_locked(shm, account, since_us);
-        return APR_SUCCESS;
-    }
-    cell->deferred++;
-    __atomic_store_n(&shm->accounts[account].deferred,
-                     shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
-    return APR_EAGAIN;
-}
-
-apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
-                                   apr_int64_t since_us)
+apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                             vl_wait_e how, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    rv = wait_or_defer_locked(shm, account, since_us);
-    vl_dispatch_and_unlock(shm);
-    return rv;
-}
-
-apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
-                                 apr_int64_t since_us, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (vl_admit(shm, account, VL_ASK_NEW) == VL_ADMITTED) {
+    if (how == VL_WAIT_ASK && vl_admit(shm, account, VL_ASK_NEW) == VL_ADMITTED) {
         take_slot_locked(shm, account, 0, ret_ticket);
         vl_segment_unlock(shm);
         return APR_SUCCESS;
     }
-    rv = wait_or_defer_locked(shm, account, since_us);
-    if (rv == APR_SUCCESS)
-        rv = APR_EINPROGRESS;
+    if (how == VL_WAIT_AGAIN
+        || (how == VL_WAIT ? shm->queue.flows[account].waiting
+                             < vl_segment_limits(shm, account)->queue
+                           : !vl_segment_cell(shm, shm->self, account)->deferred
+                             && fits_in_queue_locked(shm, account, 1))) {
+        arrive_locked(shm, account, since_us);
+        rv = how == VL_WAIT_ASK ? APR_EINPROGRESS : APR_SUCCESS;
+    }
+    else {
+        rv = APR_EAGAIN;
+        if (how != VL_WAIT) {
+            vl_segment_cell(shm, shm->self, account)->deferred++;
+            __atomic_store_n(&shm->accounts[account].deferred,
+                             shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
+        }
+    }
     vl_dispatch_and_unlock(shm);
     return rv;
 }
@@ -161,28 +131,32 @@ static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
 
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account)
+void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = vl_segment_lock_child(shm);
+    cell_t *cell;
+    int n = 1;
 
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (!fits_in_queue_locked(shm, account, 0)) {
-        vl_segment_unlock(shm);
-        return APR_EAGAIN;
+    /* Dispatching may make the next places free. */
+    while (n && vl_slot_deferred_here(shm, account) && vl_segment_lock_child(shm) == APR_SUCCESS) {
+        cell = vl_segment_cell(shm, shm->self, account);
+        for (n = 0; cell->deferred && fits_in_queue_locked(shm, account, 0); n++) {
+            undefer_locked(shm, account);
+            arrive_locked(shm, account, cell->first.since_us);
+        }
+        vl_dispatch_and_unlock(shm);
     }
-    undefer_locked(shm, account);
-    arrive_locked(shm, account, vl_segment_cell(shm, shm->self, account)->first.since_us);
-    vl_dispatch_and_unlock(shm);
-    return APR_SUCCESS;
+    if (vl_slot_deferred(shm, account) > vl_slot_deferred_here(shm, account))
+        vl_dispatch_wake_deferred(shm, account);
 }
 
-void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
+void vl_slot_put_back(vl_shm_t *shm, const vl_ticket_t *ticket, apr_int64_t since_us)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    undefer_locked(shm, account);
-    vl_segment_unlock(shm);
+    vl_slot_cancel_locked(shm, ticket);
+    if (since_us)
+        arrive_locked(shm, ticket->account, since_us);
+    vl_dispatch_and_unlock(shm);
 }
 
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
@@ -195,18 +169,6 @@ apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
     return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
 }
 
-apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
-                                apr_int64_t since_us)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    arrive_locked(shm, account, since_us);
-    vl_dispatch_and_unlock(shm);
-    return rv;
-}
-
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
@@ -215,13 +177,14 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
     if (rv != APR_SUCCESS)
         return rv;
     cell = vl_segment_cell(shm, shm->self, account);
-    if (cell->waiting) {
+    if (cell->deferred)
+        undefer_locked(shm, account);
+    else if (cell->waiting) {
         __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
         vl_queue_abandon(&shm->queue, account, 1);
     }
-    else {
+    else
         rv = APR_EAGAIN;
-    }
     vl_segment_unlock(shm);
     return rv;
 }

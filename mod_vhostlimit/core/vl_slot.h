@@ -23,38 +23,44 @@
 #include "core/vl_charge.h"
 #include "core/vl_shm.h"
 
-/* Adds one waiter of the account, which arrived at since_us, to this child's part of the
- * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may
- * already be in this child's ring when the function returns. */
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
-                          apr_int64_t since_us);
-/* Like vl_slot_wait(), for a connection. Returns APR_EAGAIN if the connection was counted
- * as deferred: it waits in this child beyond the queue. That happens when the account's
- * queue is full or when this child uses its whole part of it. A child's part is
+/* How a waiter is counted. */
+typedef enum {
+    VL_WAIT,                /* if the account's queue is not full */
+    VL_WAIT_AGAIN,          /* also if it is: the waiter's grant could not be used */
+    VL_WAIT_OR_DEFER,       /* a connection: if it does not fit, it is counted as deferred and
+                             * waits in this child beyond the queue */
+    VL_WAIT_ASK             /* the same, unless it may run at once (VL_ASK_NEW) */
+} vl_wait_e;
+
+/* Adds one waiter of the account, which arrived at since_us, to this child's part of the queue,
+ * and dispatches. A grant may already be in this child's ring when the function returns. Returns
+ *   APR_SUCCESS      it is queued; VL_WAIT_ASK: it has the slot in *ret_ticket;
+ *   APR_EINPROGRESS  VL_WAIT_ASK: it is queued;
+ *   APR_EAGAIN       the queue is full, and a connection is deferred.
+ * For a connection the queue is also full if this child uses its whole part of it, which is
  * proportional to its number of queued and deferred connections of the account. So no child
- * depends on another one to make progress, and connections enter the queue approximately in
- * order of arrival. */
-apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
-                                   apr_int64_t since_us);
-/* Takes a slot at once if vl_admit() says so (VL_ASK_NEW). Otherwise does what vl_slot_wait_or_defer()
- * does, and returns APR_EINPROGRESS if the connection is queued. */
-apr_status_t vl_slot_ask_or_wait(vl_shm_t *shm, apr_uint32_t account,
-                                 apr_int64_t since_us, vl_ticket_t *ret_ticket);
-/* Counts one deferred connection of the account in this child as queued and dispatches.
- * Returns APR_EAGAIN if the queue is full for this child. */
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account);
-/* Uncounts one deferred connection of the account in this child. */
-void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account);
+ * depends on another one to make progress, and connections enter the queue approximately in order
+ * of arrival. */
+apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                             vl_wait_e how, vl_ticket_t *ret_ticket);
+static inline apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
+                                        apr_int64_t since_us)
+{
+    return vl_slot_wait_as(shm, account, since_us, VL_WAIT, NULL);
+}
+/* Counts deferred connections of the account in this child as queued until its part of the queue
+ * is full. If there is a place for another child that has deferred ones, wakes that child. */
+void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account);
+/* Releases a slot that was granted to this child, and which no waiter can use. since_us: the arrival
+ * of a waiter that is counted as waiting again; 0: there is none. */
+void vl_slot_put_back(vl_shm_t *shm, const vl_ticket_t *ticket, apr_int64_t since_us);
 /* Returns the number of deferred connections of the account in all children. Takes no
  * lock. */
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of those in this child. Takes no lock: only this child changes it. */
 apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account);
-/* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
-apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
-                                apr_int64_t since_us);
-/* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
- * waiting any more: its grant is already in the ring. */
+/* Removes one waiter of the account in this child, a deferred one if there is any. Returns
+ * APR_EAGAIN if none is counted any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
 /* Returns 1 if some child has a queued waiter that only lacks a slot or a thread. Waiters
  * of an account that is at its own limits do not count. Takes no lock. */

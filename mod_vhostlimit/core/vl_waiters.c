@@ -58,7 +58,7 @@ void vl_waiters_unlock(void)
     pthread_mutex_unlock(&here.lock);
 }
 
-/* --- waiters come and go --------------------------------------------------- */
+/* --- waiters are added and removed ------------------------------------------ */
 
 /* Calls vl_waiters_take_locked() if this child may have grants. */
 static void take_granted_locked(void)
@@ -67,17 +67,9 @@ static void take_granted_locked(void)
         vl_waiters_take_locked();
 }
 
-/* Counts deferred waiters of the account as queued until this child's part of the queue is
- * full. If there is a place for another child that has deferred ones, wakes that child. */
 static void refill_locked(apr_uint32_t account)
 {
-    if (!vl_slot_deferred(here.shm, account))
-        return;
-    while (vl_slot_deferred_here(here.shm, account)
-           && vl_slot_enqueue_deferred(here.shm, account) == APR_SUCCESS)
-        continue;
-    if (vl_slot_deferred(here.shm, account) > vl_slot_deferred_here(here.shm, account))
-        vl_dispatch_wake_deferred(here.shm, account);
+    vl_slot_refill(here.shm, account);
 }
 
 void vl_waiters_refill_locked(void)
@@ -103,8 +95,8 @@ void vl_waiters_add_locked(vl_waiter_t *waiter)
     apr_status_t rv;
 
     vl_inside_add(here.queues, waiter);
-    rv = (waiter->may_defer ? vl_slot_wait_or_defer : vl_slot_wait)
-         (here.shm, waiter->account, waiter->since_us);
+    rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
+                         waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT, NULL);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
     if (!waiter->was_deferred)
         keep_if_counted_locked(waiter, rv);
@@ -114,8 +106,8 @@ void vl_waiters_add_locked(vl_waiter_t *waiter)
 
 int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_ask_or_wait(here.shm, waiter->account, waiter->since_us,
-                                          ret_ticket);
+    apr_status_t rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us, VL_WAIT_ASK,
+                                      ret_ticket);
 
     waiter->was_deferred = APR_STATUS_IS_EAGAIN(rv);
     if (rv == APR_SUCCESS)
@@ -131,25 +123,22 @@ int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
     vl_inside_add_first(here.queues, waiter);
-    keep_if_counted_locked(waiter, vl_slot_wait_again(here.shm, waiter->account,
-                                                      waiter->since_us));
+    keep_if_counted_locked(waiter, vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
+                                                   VL_WAIT_AGAIN, NULL));
 }
 
 static void dequeue_locked(vl_waiter_t *waiter)
 {
     vl_inside_remove(here.queues, waiter);
-    if (vl_slot_deferred_here(here.shm, waiter->account))
-        vl_slot_undefer(here.shm, waiter->account);
-    else
-        /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter
-         * less and release the slot. */
-        vl_slot_unwait(here.shm, waiter->account);
+    /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter less and
+     * release the slot. */
+    vl_slot_unwait(here.shm, waiter->account);
 }
 
 void vl_waiters_remove_locked(vl_waiter_t *waiter)
 {
     dequeue_locked(waiter);
-    refill_locked(waiter->account);
+    vl_slot_refill(here.shm, waiter->account);
 }
 
 static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
@@ -158,7 +147,7 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
 
     dequeue_locked(waiter);
     waiter->done(waiter, NULL, reason);
-    refill_locked(account);
+    vl_slot_refill(here.shm, account);
 }
 
 apr_uint32_t vl_waiters_expire_locked(apr_int64_t now_us, apr_uint32_t max)
@@ -214,11 +203,9 @@ static void deliver_grant_locked(const vl_ticket_t *granted)
         waiter->done(waiter, &ticket, VL_REASON_NONE);
     else {
         waiter = vl_inside_first(here.queues, ticket.account);
-        vl_slot_end(here.shm, &ticket, NULL);
-        if (waiter)
-            vl_slot_wait_again(here.shm, ticket.account, waiter->since_us);
+        vl_slot_put_back(here.shm, &ticket, waiter ? waiter->since_us : 0);
     }
-    refill_locked(ticket.account);
+    vl_slot_refill(here.shm, ticket.account);
 }
 
 void vl_waiters_take_locked(void)

@@ -12,6 +12,7 @@
 #include "vl_layout.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_segment.h"
+#include "../unit/validate.h"
 
 /* The data that mod_vhostlimit keeps under its name begins with the segment. */
 static vl_shm_t *find_segment(void)
@@ -29,7 +30,7 @@ static int say(request_rec *r)
 
     if (!r->handler || strcmp(r->handler, "validate"))
         return DECLINED;
-    why = shm ? vl_shm_validate(shm) : "there is no segment";
+    why = shm ? validate(shm) : "there is no segment";
     ap_rputs(why ? why : "valid", r);
     return OK;
 }

@@ -13,6 +13,7 @@
 #include <apr_general.h>
 
 #include "tap.h"
+#include "validate.h"
 #include "base/vl_clock.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
@@ -108,7 +109,7 @@ static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,
 
 static inline int valid(vl_shm_t *shm)
 {
-    const char *why = vl_shm_validate(shm);
+    const char *why = validate(shm);
 
     if (why)
         printf("# broken: %s\n", why);

@@ -421,7 +421,7 @@ static void a_client_of_another_process_has_its_share(void)
             queue_of(there, 2, 0, VL_BAND_STRANGERS);
         now_us += 100;
         serve(here, 100, 100);
-        if (vl_fair_after(client_tag_of_first(there, 1), client_tag_of_first(here, 0)) <= 0) {
+        if (VL_FAIR_AFTER(client_tag_of_first(there, 1), client_tag_of_first(here, 0)) <= 0) {
             serve(there, 100, 100);
             visits++;
         }

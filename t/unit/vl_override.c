@@ -188,7 +188,7 @@ static void lives_in_the_segment(void)
     account_with(shm, "a", limits);
     ok(look_at(shm, a).limits.concurrency == 5 && !look_at(shm, a).override.keys,
        "a vhost that was removed and added again has its configured values");
-    ok(vl_shm_validate(shm) == NULL, "the segment is valid");
+    ok(validate(shm) == NULL, "the segment is valid");
 }
 
 static void raised_limit_dispatches(void)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tap.h"
+#include "validate.h"
 #include "core/vl_queue.h"
 
 #define FLOWS_MAX 10000
@@ -132,7 +133,7 @@ static int near(double got, double want, double tolerance)
 
 static int valid(apr_uint32_t n)
 {
-    const char *why = vl_queue_validate(&q, n);
+    const char *why = validate_queue(&q, n);
 
     if (why)
         printf("# broken: %s\n", why);
@@ -307,7 +308,7 @@ static void cap_binds(void)
     ok(used[0] > 2450000 && used[0] < 2600000,
        "a single capped flow gets its cap: %lu us of 10 s",
        (unsigned long)used[0]);
-    ok(!vl_queue_validate(&q, 2), "the queue is valid");
+    ok(!validate_queue(&q, 2), "the queue is valid");
 }
 
 static void cap_leaves_the_rest(void)
@@ -361,7 +362,7 @@ static void debt_is_paid_off(void)
     vl_queue_charge(&q, 0, 1000000);
     set_limits(0, 100, 0, 0);
     ok(next() == 0, "removing the cap cancels the debt");
-    ok(!vl_queue_validate(&q, 2), "the queue is valid");
+    ok(!validate_queue(&q, 2), "the queue is valid");
 }
 
 static void a_filter_skips_flows(void)
@@ -465,7 +466,7 @@ static void random_against_model(void)
             break;
         }
         if (i % 64 == 0)
-            broken += vl_queue_validate(&q, n) != NULL;
+            broken += validate_queue(&q, n) != NULL;
     }
     ok(!wrong, "200000 random steps: the heap and a scan give the same results");
     ok(!broken, "the invariants hold");

@@ -6,7 +6,7 @@
 #include "base/vl_rate.h"
 
 #define S ((apr_int64_t)1000000)
-#define START (1800000000 * S)     /* on a slot's border */
+#define START (1800000000 * S)     /* on an interval's border */
 
 static apr_uint64_t now_of(const vl_rate_t *rate, apr_int64_t at_us)
 {

@@ -78,7 +78,7 @@ static void one_claims(void)
     vl_shm_parent_reclaim(shm, two.children[two.self].pid);
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one),
        "another child becomes it after it died");
-    ok(!vl_shm_validate(shm), "the segment is valid");
+    ok(!validate(shm), "the segment is valid");
 }
 
 static void grants_only_to_asking_children(void)
@@ -105,7 +105,7 @@ static void grants_only_to_asking_children(void)
        && item.grant.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
        "the child receives it with its descriptor");
     ok(one.children[one.self].running == 0
-       && two.children[two.self].running == 1 && !vl_shm_validate(shm),
+       && two.children[two.self].running == 1 && !validate(shm),
        "the child holds the slot");
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "the child no longer asks");
     vl_slot_end(&two, &item.grant.ticket, NULL);
@@ -214,7 +214,7 @@ static void parent_wakes_children(void)
     ok(shm->head->unclaimed == 1
        && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN
        && !shm->head->unclaimed, "the parent wakes a child when the acceptor has ended");
-    ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "the child becomes the acceptor");
+    ok(vl_relay_claim(&two) && !validate(shm), "the child becomes the acceptor");
 }
 
 /* --- children that sleep --------------------------------------------------- */

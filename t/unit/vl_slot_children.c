@@ -628,7 +628,7 @@ static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
     apr_uint32_t deferred = 0;
 
     while (n--)
-        deferred += vl_slot_wait_or_defer(child, a, vl_clock_us())
+        deferred += vl_slot_wait_as(child, a, vl_clock_us(), VL_WAIT_OR_DEFER, NULL)
                     == APR_EAGAIN;
     return deferred;
 }
@@ -659,17 +659,17 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(defers(&two, a, 10) == 10, "a full queue has no room for another child");
     vl_slot_end(&one, &held, NULL);
     serve_one(&one);
-    ok(vl_slot_enqueue_deferred(&one, a) == APR_EAGAIN,
-       "a child with more than its part of the queue gets no more room");
-    vl_dispatch_wake_deferred(&one, a);
+    vl_slot_refill(&one, a);
+    ok(metrics(shm, a).deferred == 30, "a child with more than its part of the queue gets no more room");
     ok(woken(&two) == 1, "a child with less than its part is woken when there is room");
-    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "the woken child uses the room");
-    for (n = 0; n < 9; n++)
-        vl_slot_undefer(&two, a);
+    vl_slot_refill(&two, a);
+    ok(metrics(shm, a).deferred == 28, "the woken child uses the room");
+    for (n = 0; n < 8; n++)
+        vl_slot_unwait(&two, a);
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred requests may leave");
     vl_slot_unwait(&two, a);
-    ok(vl_slot_wait_or_defer(&one, a, 1) == APR_EAGAIN
-       && vl_slot_wait_or_defer(&two, a, 1) == APR_SUCCESS,
+    ok(vl_slot_wait_as(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
+       && vl_slot_wait_as(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
        "a new request is behind the deferred ones of its child only");
     vl_shm_parent_reclaim(shm, shm->children[0].pid);
     ok(metrics(shm, a).deferred == 0 && valid(shm), "a dead child has no deferred requests");

@@ -209,7 +209,7 @@ static void inherit(scene_t *s, pid_t pid, const plot_t *plot,
             continue;
         put_back(s->shm, i);
         vl_shm_parent_reclaim(s->shm, pid);
-        why = vl_shm_validate(s->shm);
+        why = validate(s->shm);
         if (why && !outcome->broken)
             printf("# broken, copy %u: %s\n", (unsigned)i, why);
         outcome->asleep += vl_slot_granted(s->shm) && plot->slots == 1

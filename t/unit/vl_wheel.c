@@ -11,7 +11,7 @@
 #include "base/vl_wheel.h"
 
 #define STEP VL_WHEEL_STEP_US
-#define TURN ((apr_int64_t)STEP * VL_WHEEL_SLOTS)
+#define TURN ((apr_int64_t)STEP * VL_WHEEL_BUCKETS)
 #define START ((apr_int64_t)1790000000 * 1000000 + 12345)
 #define TIMERS 500
 
