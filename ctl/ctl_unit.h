@@ -7,8 +7,8 @@
 
 #include "ctl_command.h"
 
-/* The first systemd with PrivatePIDs= whose ExecReload= works with it. */
-#define CTL_UNIT_PRIVATE_PIDS 258
+/* The first systemd with PrivatePIDs=. */
+#define CTL_UNIT_PRIVATE_PIDS 257
 
 /* What the texts have to know.  Strings are checked with ctl_unit_is_writable(). */
 typedef struct ctl_unit_t {

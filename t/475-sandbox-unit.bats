@@ -86,14 +86,14 @@ exposure() { # <file>
   has_line "$unit" "BindPaths=\"-$HTTPD_ROOT/htdocs/a\""
 }
 
-@test "with systemd 258 the unit has PrivatePIDs, with Files it has not" {
+@test "with systemd 257 the unit has PrivatePIDs, with Files it has not" {
   local version
   mkdir "$BATS_TEST_TMPDIR/bin"
-  for version in 257 258; do
+  for version in 256 257; do
     printf '#!/bin/sh\necho "systemd %s (%s)"\n' "$version" "$version" >"$BATS_TEST_TMPDIR/bin/systemctl"
     chmod 755 "$BATS_TEST_TMPDIR/bin/systemctl"
     serve -v 'b VhostLimitSandbox Files'
-    is "$(PATH=$BATS_TEST_TMPDIR/bin:$PATH ctl unit a.test | grep -cx PrivatePIDs=yes)" "$((version == 258))" "systemd $version"
+    is "$(PATH=$BATS_TEST_TMPDIR/bin:$PATH ctl unit a.test | grep -cx PrivatePIDs=yes)" "$((version == 257))" "systemd $version"
     is "$(PATH=$BATS_TEST_TMPDIR/bin:$PATH ctl unit b.test | grep -c PrivatePIDs)" 0 "Files, systemd $version"
     end_server
   done

@@ -353,10 +353,11 @@ END
       libapr-1) name=apr-1 ;;
       libaprutil-1) name=apr-util-1 ;;
       libseccomp) ;;
+      libssl) name=openssl ;;
       *) name=${name#lib} ;;
     esac
-    printf 'Name: %s\nDescription: stub\nVersion: %s\nLibs: -L%s/lib -l%s\nCflags: -D_GNU_SOURCE -I%s/include -I%s/include/apr-1.0\n' \
-      "$name" "$version" "$top" "$(sed 's/^lib//; s/\.so.*//' <<<"$soname")" "$top" "$top" >"$top/pkgconfig/$name.pc"
+    printf 'Name: %s\nDescription: stub\nVersion: %s\nLibs: -L%s/lib -l%s%s\nCflags: -D_GNU_SOURCE -I%s/include -I%s/include/apr-1.0\n' \
+      "$name" "$version" "$top" "$(sed 's/^lib//; s/\.so.*//' <<<"$soname")" "$([[ $name != openssl ]] || echo ' -lcrypto')" "$top" "$top" >"$top/pkgconfig/$name.pc"
   done < <(cell_el_libraries)
 }
 
