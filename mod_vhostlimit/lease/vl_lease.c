@@ -104,6 +104,9 @@ static next_e next_locked(vl_lease_t *lease)
     vl_wheel_clear(&lease->timer);
     vl_lease_leave_ring_locked(lease);
     lease->refused = VL_REASON_NONE;
+    lease->has_events = 0;
+    vl_lease_takes_next = 0;
+    vl_lease_start_runner_locked();
     if (lease->state == EXPIRED)
         return CLOSE;
     if (lease->queued)
@@ -126,17 +129,15 @@ static next_e next_locked(vl_lease_t *lease)
 
 static void begin_run(vl_lease_t *lease)
 {
+    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
+    if (!lease->http2) {
+        lease->has_worker = 1;
+        return;
+    }
     vl_waiters_lock();
     lease->has_worker = 1;
-    lease->has_events = 0;
-    vl_lease_takes_next = 0;
-    vl_lease_start_runner_locked();
-    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
-    if (lease->http2)
-        vl_lease_count_thread(lease);
+    vl_lease_count_thread(lease);
     vl_waiters_unlock();
-    if (!lease->http2)
-        return;
     if (lease->is_measured)
         vl_lease_begin_charges(lease);
     lease->input_exhausted = 0;
@@ -169,11 +170,13 @@ static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    vl_waiters_lock();
-    lease->has_worker = 0;
-    vl_lease_uncount_thread(lease);
-    forget_passed_locked(lease, lease->passed);
-    vl_waiters_unlock();
+    if (lease->http2 || lease->thread_counted) {
+        vl_waiters_lock();
+        lease->has_worker = 0;
+        vl_lease_uncount_thread(lease);
+        forget_passed_locked(lease, lease->passed);
+        vl_waiters_unlock();
+    }
     if (!lease->frames) {
         /* No request has come. */
         if (vl_leases.parks)
@@ -492,6 +495,7 @@ int vl_lease_process(vl_lease_t *lease)
         next = next_locked(lease);
         vl_waiters_unlock();
         if (next == CLOSE) {
+            c->aborted |= (unsigned)lease->wants_output;    /* its client is too slow */
             c->cs->state = CONN_STATE_LINGER;
             return OK;
         }
@@ -524,8 +528,10 @@ int vl_lease_rest(vl_lease_t *lease)
 {
     int rests;
 
-    if (lease->nested || lease->suspended || !vl_leases.parks || lease->at_rest)
-        return lease->at_rest && !lease->nested;
+    if (lease->suspended)
+        return 0;
+    if (lease->nested || !vl_leases.parks || lease->at_rest)
+        return !lease->nested;
     vl_waiters_lock();
     rests = lease->state == IDLE && !lease->http2 && !lease->is_new && !lease->ready
             && !lease->queued && lease->answer == NO_ANSWER && !lease->streams_blocked;

@@ -237,7 +237,7 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease);
 /* Returns 1 if the next request of the idle connection would be queued now. */
 int vl_lease_would_be_queued(const vl_lease_t *lease);
 /* The thread has finished with a suspended connection. */
-void vl_lease_release(vl_lease_t *lease);
+void vl_lease_release_locked(vl_lease_t *lease);
 /* The acceptor polls the connection no more. The socket must be open. */
 void vl_lease_unwatch_locked(vl_lease_t *lease);
 /* Count the thread of the connection for its account, and no more. Waiters lock. */

@@ -558,11 +558,10 @@ static int has_more(const vl_lease_t *lease, apr_uint32_t *ret_events)
     return n >= 0 || errno != EAGAIN;
 }
 
-void vl_lease_release(vl_lease_t *lease)
+void vl_lease_release_locked(vl_lease_t *lease)
 {
     apr_uint32_t events;
 
-    vl_waiters_lock();
     lease->busy = 0;
     if (lease->state == EXPIRED || lease->answer != NO_ANSWER)
         vl_lease_wake_locked(lease);
@@ -574,5 +573,4 @@ void vl_lease_release(vl_lease_t *lease)
         watch_locked(lease, EPOLLIN);
     else if (!lease->in_input_set)
         watch_locked(lease, 0);
-    vl_waiters_unlock();
 }

@@ -100,7 +100,9 @@ static void note_suspend(conn_rec *c, request_rec *r)
     suspending = NULL;
     lease->left_by = this_thread;
     lease->left_at = this_thread->frames;
-    vl_lease_release(lease);
+    vl_waiters_lock();
+    vl_lease_release_locked(lease);
+    vl_waiters_unlock();
 }
 
 static void note_frame(void)
@@ -191,7 +193,8 @@ static void close_suspended(vl_lease_t *lease)
     apr_pool_destroy(pool);
 }
 
-static void run_connection(vl_lease_t *lease)
+/* Returns 0 if it has closed the connection. */
+static int run_connection(vl_lease_t *lease)
 {
     const lease_thread_t *t = this_thread;
     conn_rec *c = lease->c;
@@ -208,12 +211,12 @@ static void run_connection(vl_lease_t *lease)
     rc = ap_run_process_connection(c);
     if (rc != OK || suspending != lease || c->aborted) {
         close_suspended(lease);
-        return;
+        return 0;
     }
     suspending = NULL;
     ap_run_suspend_connection(c, NULL);
     c->sbh = NULL;
-    vl_lease_release(lease);
+    return 1;
 }
 
 static vl_lease_t *take_ready_locked(void)
@@ -234,6 +237,7 @@ static vl_lease_t *take_ready_locked(void)
 static void run(void *unused)
 {
     vl_lease_t *lease;
+    int waits;
 
     (void)unused;
     note_frame();
@@ -243,8 +247,10 @@ static void run(void *unused)
     vl_lease_use_batch_class();
     while (is_runner && (lease = take_ready_locked())) {
         vl_waiters_unlock();
-        run_connection(lease);
+        waits = run_connection(lease);
         vl_waiters_lock();
+        if (waits)
+            vl_lease_release_locked(lease);
     }
     is_runner = vl_lease_takes_next = 0;
     vl_lease_start_runner_locked();
