@@ -846,7 +846,10 @@ static void close_idle_locked(apr_int64_t now_us)
 void vl_lease_tick(apr_int64_t now_us)
 {
     vl_waiters_lock();
-    if (!vl_leases.parks && vl_leases.shm)
+    /* A thread that was about to take a ready connection may have been stopped by other work. */
+    if (vl_leases.parks)
+        vl_lease_start_runner_locked();
+    else if (vl_leases.shm)
         close_idle_locked(now_us);
     /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
      * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */

@@ -569,6 +569,10 @@ void vl_lease_release_locked(vl_lease_t *lease)
         watch_locked(lease, EPOLLOUT);
     else if (lease->state == IDLE && has_more(lease, &events))
         begin_request_locked(lease, events);
+    else if (lease->state == IDLE && vl_leases.stopping) {
+        lease->state = EXPIRED;
+        vl_lease_wake_locked(lease);
+    }
     else if (lease->state == IDLE)
         watch_locked(lease, EPOLLIN);
     else if (!lease->in_input_set)

@@ -209,7 +209,7 @@ static int run_connection(vl_lease_t *lease)
     ap_run_resume_connection(c, NULL);
     c->cs->state = CONN_STATE_READ_REQUEST_LINE;
     rc = ap_run_process_connection(c);
-    if (rc != OK || suspending != lease || c->aborted) {
+    if ((rc != OK && rc != DONE) || suspending != lease || c->aborted) {
         close_suspended(lease);
         return 0;
     }
