@@ -341,7 +341,7 @@ static int await_request(vl_lease_t *lease)
 
     wait_for_client(lease);
     again = !lease->streams_blocked && vl_has_pending_input(lease->c);
-    if (!again && !lease->http2 && !lease->suspended && vl_lease_can_suspend(lease)
+    if (!again && !lease->http2 && !lease->suspended && lease->can_suspend
         && vl_lease_would_be_queued(lease))
         vl_lease_suspend(lease);
     return again;
@@ -471,6 +471,7 @@ int vl_lease_process(vl_lease_t *lease)
         count_awake(1);
     }
     end_wait_in_mpm(lease);
+    lease->can_suspend = vl_lease_can_suspend(lease);
     if (lease->is_new) {
         lease->is_new = 0;
         if (has_sent_nothing(lease)) {

@@ -3,9 +3,9 @@
 #define VL_LEASE_INT_H
 
 /* Private to the files lease/vl_lease*.c, which call each other from the top down:
- * vl_lease_run.c processes connections that the MPM has suspended, vl_lease.c runs connections
- * and owns their states, vl_lease_http2.c holds the frames of streams that may not begin yet,
- * vl_lease_queue.c has the credit, the queue and what wakes a connection.
+ * vl_lease.c runs connections and owns their states, vl_lease_run.c has the threads that process
+ * connections that the MPM has suspended, vl_lease_http2.c holds the frames of streams that may
+ * not begin yet, vl_lease_queue.c has the credit, the queue and what wakes a connection.
  *
  * States of a connection. Where connections cannot be parked (worker, prefork), the
  * state does not change.
@@ -104,7 +104,8 @@ struct vl_lease_t {
     int at_rest;                    /* IDLE: the server is dormant, and the MPM handles the
                                      * connection alone */
     int ready;                      /* IDLE: has input, and may run */
-    /* A connection that the MPM has suspended */
+    /* A connection that the MPM can suspend, or has suspended */
+    int can_suspend;
     int suspended;
     int busy;                       /* a thread has not finished with it */
     int has_events;                 /* busy: the socket had events since the run began */

@@ -414,7 +414,7 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
         return 1;
     }
     if (vl_leases.granting_ended || input_is_end(lease)
-        || !(lease->frames ? vl_lease_make_poll_fd(lease) : vl_lease_can_suspend(lease))) {
+        || !(lease->frames ? vl_lease_make_poll_fd(lease) : lease->can_suspend)) {
         use_grant_locked(lease, &grant);
         return 1;
     }
