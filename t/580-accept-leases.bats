@@ -82,16 +82,23 @@ kill_client() { # <name>: the client closes
   is "$(($(status_of s queued) - before)) $(status_of s refused)" '12 0'
 }
 
-@test "more keep-alive connections in cleartext than threads wait for a lease" {
-  local kept_pid page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+own_descriptors() { # eventfds and epoll sets of the children
+  local pid
+  for pid in $(httpd_children); do find "/proc/$pid/fd" -lname 'anon_inode:*'; done | wc -l
+}
+
+@test "more keep-alive connections in cleartext than threads wait for a lease, with one descriptor each" {
+  local kept_pid before page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_leases
   packets --kept 12 "$BATS_TEST_TMPDIR/go" "$page" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
   kept_pid=$!
   wait_until 20 grep -q ' ' "$BATS_TEST_TMPDIR/kept"
   time_passes 100
   hold_request one b
+  before=$(own_descriptors)
   : >"$BATS_TEST_TMPDIR/go"
   settles a waiting 12
+  is "$(own_descriptors)" "$before"
   is "$(get status /vhostlimit?json)" 200 "a page of a site that is Off, meanwhile"
   release_request one
   wait "$kept_pid"
@@ -99,7 +106,7 @@ kill_client() { # <name>: the client closes
 }
 
 # Each of the first requests uses up its lease while the next one is queued, so the acceptor
-# polls the connection for its second request (vl_lease_watch_input()).
+# polls the connection for its second request (vl_lease_handle_input()).
 @test "requests after a used-up lease are queued and answered" {
   local kept_pid dir=$BATS_TEST_TMPDIR page='GET /cgi/burn.sh HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_leases

@@ -2,8 +2,7 @@
 /* The acceptor sleeps on an epoll set of
  * - the listening sockets (EPOLLEXCLUSIVE: one child wakes for a connection),
  * - the connections that wait for input or are watched for their close,
- * - the epoll set of established connections whose next request would be queued
- *   (vl_lease_handle_input()),
+ * - the epoll set of suspended connections (vl_lease_handle_input()),
  * - the descriptor by which other children tell this one of granted slots.
  * Ten times a second it does its timed work, see tick(). It also checks whether the MPM
  * has closed its listeners because this child stops.

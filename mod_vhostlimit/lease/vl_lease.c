@@ -90,16 +90,9 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
     }
     if (lease->polled & EPOLLIN)
         return RUN;
-    vl_lease_park_locked(lease, events != 0);
+    if (lease->frames)
+        vl_lease_park_locked(lease, events != 0);
     return PARK;
-}
-
-static void use_ready_locked(vl_lease_t *lease)
-{
-    eventfd_t value;
-
-    lease->ready = 0;
-    eventfd_read(lease->wake_fd, &value);
 }
 
 /* A worker of the MPM has taken up the connection. Returns what the worker does with it. */
@@ -110,8 +103,10 @@ static next_e next_locked(vl_lease_t *lease)
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
     vl_lease_leave_ring_locked(lease);
-    lease->watched = 0;
     lease->refused = VL_REASON_NONE;
+    lease->has_events = 0;
+    vl_lease_takes_next = 0;
+    vl_lease_start_runner_locked();
     if (lease->state == EXPIRED)
         return CLOSE;
     if (lease->queued)
@@ -119,9 +114,10 @@ static next_e next_locked(vl_lease_t *lease)
     else if (lease->answer != NO_ANSWER)
         vl_lease_use_answer_locked(lease);
     else if (lease->ready)
-        use_ready_locked(lease);
+        lease->ready = 0;
     else if (lease->state == IDLE && !vl_lease_run_or_queue_locked(lease)) {
-        vl_lease_park_locked(lease, 0);
+        if (lease->frames)
+            vl_lease_park_locked(lease, 0);
         next = PARK;
     }
     if (next != CLOSE)
@@ -133,14 +129,15 @@ static next_e next_locked(vl_lease_t *lease)
 
 static void begin_run(vl_lease_t *lease)
 {
+    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
+    if (!lease->http2) {
+        lease->has_worker = 1;
+        return;
+    }
     vl_waiters_lock();
     lease->has_worker = 1;
-    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
-    if (lease->http2)
-        vl_lease_count_thread(lease);
+    vl_lease_count_thread(lease);
     vl_waiters_unlock();
-    if (!lease->http2)
-        return;
     if (lease->is_measured)
         vl_lease_begin_charges(lease);
     lease->input_exhausted = 0;
@@ -173,11 +170,13 @@ static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    vl_waiters_lock();
-    lease->has_worker = 0;
-    vl_lease_uncount_thread(lease);
-    forget_passed_locked(lease, lease->passed);
-    vl_waiters_unlock();
+    if (lease->http2 || lease->thread_counted) {
+        vl_waiters_lock();
+        lease->has_worker = 0;
+        vl_lease_uncount_thread(lease);
+        forget_passed_locked(lease, lease->passed);
+        vl_waiters_unlock();
+    }
     if (!lease->frames) {
         /* No request has come. */
         if (vl_leases.parks)
@@ -196,7 +195,8 @@ static conn_state_e wait_state(void)
     return vl_leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
 }
 
-/* Makes the MPM poll the connection until the client sends input or the queue wakes it.
+/* Makes the MPM suspend a connection of HTTP/1 whose requests are queued. Makes it poll others
+ * until the client sends input or the queue wakes them.
  * Event before httpd 2.4.41 moves a connection without pending output to
  * CONN_STATE_CHECK_REQUEST_LINE_READABLE, also with CONN_SENSE_WANT_READ
  * (process_socket()). There it closes the connection when no worker is idle. */
@@ -204,6 +204,10 @@ static void wait_in_mpm(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
 
+    if (lease->suspended || (!lease->http2 && lease->state == PARKED)) {
+        vl_lease_suspend(lease);
+        return;
+    }
     c->cs->state = wait_state();
     c->cs->sense = CONN_SENSE_WANT_READ;
     c->clogging_input_filters = !vl_leases.has_waitio;
@@ -266,6 +270,40 @@ static int is_kept_alive(const conn_rec *c, int rc)
            && c->cs->sense != CONN_SENSE_WANT_READ;
 }
 
+/* A suspended connection waits until its client takes the rest of the response, for Timeout at
+ * most. */
+static void wait_for_output(vl_lease_t *lease)
+{
+    vl_waiters_lock();
+    lease->state = IDLE;
+    lease->wants_output = 1;
+    vl_wheel_set(vl_leases.wheel, &lease->timer,
+                 vl_clock_us() + lease->c->base_server->timeout);
+    vl_waiters_unlock();
+    vl_lease_suspend(lease);
+}
+
+/* Sends the output of a suspended connection, as the MPM does for others. Returns 1 if the
+ * connection may wait for its next request. */
+static int send_output(vl_lease_t *lease)
+{
+    conn_rec *c = lease->c;
+
+    if (c->aborted || vl_flush(c) != APR_SUCCESS) {
+        c->cs->state = CONN_STATE_LINGER;
+        return 0;
+    }
+    if (vl_has_pending_output(c)) {
+        wait_for_output(lease);
+        return 0;
+    }
+    if (c->keepalive != AP_CONN_KEEPALIVE || (vl_lease_is_stopping(lease) && !vl_has_pending_input(c))) {
+        c->cs->state = CONN_STATE_LINGER;
+        return 0;
+    }
+    return 1;
+}
+
 /* The MPM continues the connection by itself. If the MPM calls the hook again, the
  * connection has been idle. Returns 0. */
 static int leave_to_mpm(vl_lease_t *lease)
@@ -296,6 +334,19 @@ static int wait_with_held(vl_lease_t *lease)
 
 /* --- the process_connection hook ------------------------------------------ */
 
+/* The connection waits for its next request. Returns 1 if it has it already. */
+static int await_request(vl_lease_t *lease)
+{
+    int again;
+
+    wait_for_client(lease);
+    again = !lease->streams_blocked && vl_has_pending_input(lease->c);
+    if (!again && !lease->http2 && !lease->suspended && lease->can_suspend
+        && vl_lease_would_be_queued(lease))
+        vl_lease_suspend(lease);
+    return again;
+}
+
 /* Decides what the connection does after the other hooks have run. Returns 1 if it runs
  * again at once, because it has more input already. */
 static int after_run(vl_lease_t *lease, int rc)
@@ -306,6 +357,17 @@ static int after_run(vl_lease_t *lease, int rc)
     if (!lease->http2 && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1))
         lease->other_protocol = 1;
     lease->streams_blocked = lease->frames && rc == OK && waits_in_mpm(c);
+    if (lease->suspended && !lease->http2) {
+        if ((rc != OK && rc != DONE) || c->cs->state != CONN_STATE_WRITE_COMPLETION
+            || !send_output(lease))
+            return 0;
+        again = await_request(lease);
+        if (again)
+            c->cs->state = CONN_STATE_READ_REQUEST_LINE;
+        else
+            vl_lease_suspend(lease);
+        return again;
+    }
     if (!(lease->streams_blocked || is_kept_alive(c, rc)))
         return leave_to_mpm(lease);
     if (!vl_lease_is_limited(lease)
@@ -335,10 +397,7 @@ static int after_run(vl_lease_t *lease, int rc)
         return leave_to_mpm(lease);
     }
     else {
-        wait_for_client(lease);
-        again = !lease->streams_blocked && vl_has_pending_input(c);
-        if (!again)
-            vl_lease_watch_input(lease);
+        again = await_request(lease);
     }
     if (again)
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
@@ -412,6 +471,7 @@ int vl_lease_process(vl_lease_t *lease)
         count_awake(1);
     }
     end_wait_in_mpm(lease);
+    lease->can_suspend = vl_lease_can_suspend(lease);
     if (lease->is_new) {
         lease->is_new = 0;
         if (has_sent_nothing(lease)) {
@@ -420,13 +480,23 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
     }
-    if (vl_has_pending_output(c))
+    if (lease->wants_output && lease->state != EXPIRED) {
+        lease->wants_output = 0;
+        if (!send_output(lease) || !await_request(lease)) {
+            if (c->cs->state != CONN_STATE_LINGER)
+                vl_lease_suspend(lease);
+            return OK;
+        }
+    }
+    else if (vl_has_pending_output(c)) {
         flush_parked(lease);
+    }
     do {
         vl_waiters_lock();
         next = next_locked(lease);
         vl_waiters_unlock();
         if (next == CLOSE) {
+            c->aborted |= (unsigned)lease->wants_output;    /* its client is too slow */
             c->cs->state = CONN_STATE_LINGER;
             return OK;
         }
@@ -459,6 +529,8 @@ int vl_lease_rest(vl_lease_t *lease)
 {
     int rests;
 
+    if (lease->suspended)
+        return 0;
     if (lease->nested || !vl_leases.parks || lease->at_rest)
         return !lease->nested;
     vl_waiters_lock();
@@ -468,7 +540,6 @@ int vl_lease_rest(vl_lease_t *lease)
         vl_lease_uninstall_poll_fd(lease);
         vl_wheel_clear(&lease->timer);
         vl_lease_leave_ring_locked(lease);
-        lease->watched = 0;
         lease->at_rest = 1;
         count_awake(-1);
     }
@@ -484,16 +555,20 @@ static void note_first_stream_locked(vl_lease_t *lease)
     if (lease->first_stream != STREAM_PASSED)
         return;
     lease->first_stream = STREAM_READ;
-    if (lease->wake_fd >= 0)
-        eventfd_write(lease->wake_fd, 1);
+    vl_lease_wake_locked(lease);
 }
 
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
 {
+    const char *upgrade = apr_table_get(r->headers_in, "Upgrade");
+
     __atomic_store_n(&lease->keepalive_us, r->server->keep_alive_timeout,
                      __ATOMIC_RELAXED);
     if (!lease->http2)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
+    /* The MPM would have to poll an HTTP/2 connection. */
+    if (lease->suspended && ap_find_token(r->pool, upgrade, "h2c"))
+        apr_table_unset(r->headers_in, "Upgrade");
     if (vl_leases.parks && !lease->frames)
         return;
     vl_waiters_lock();
@@ -627,7 +702,7 @@ static void detach(vl_lease_t *lease)
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
     if (has_socket(lease))
-        vl_lease_unwatch_input_locked(lease);
+        vl_lease_unwatch_locked(lease);
     grant = vl_lease_leave_queue_locked(lease);
     lease->state = EXPIRED;
     vl_lease_enter_ring_locked(lease, vl_leases.closing);
@@ -640,6 +715,7 @@ static apr_status_t cleanup(void *data)
 {
     vl_lease_t *lease = data;
 
+    vl_lease_forget_suspend(lease);
     if (vl_leases.shm) {
         detach(lease);
         end_run(lease);
@@ -667,6 +743,7 @@ static apr_status_t cleanup(void *data)
 
 void vl_lease_close(vl_lease_t *lease)
 {
+    vl_lease_forget_suspend(lease);
     if (!lease->nested && vl_leases.shm)
         detach(lease);
 }
@@ -677,6 +754,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     const char *protocol = ap_get_protocol(c);
 
     lease->c = c;
+    lease->sbh = c->sbh;
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;
     lease->grant = grant;
@@ -719,9 +797,12 @@ static void expire_locked(vl_timer_t *timer)
     /* The connection has input that the MPM has not noticed yet. */
     if (vl_leases.stopping && poll(&pfd, 1, 0) > 0)
         return;
-    /* The MPM polls the socket, finds its end and calls vl_lease_process(). */
     lease->state = EXPIRED;
-    shutdown(lease->fd, SHUT_RD);
+    /* The MPM polls the socket, finds its end and calls vl_lease_process(). */
+    if (!lease->suspended)
+        shutdown(lease->fd, SHUT_RD);
+    else
+        vl_lease_wake_locked(lease);
 }
 
 int vl_lease_close_one_locked(void)
@@ -766,7 +847,10 @@ static void close_idle_locked(apr_int64_t now_us)
 void vl_lease_tick(apr_int64_t now_us)
 {
     vl_waiters_lock();
-    if (!vl_leases.parks && vl_leases.shm)
+    /* A thread that was about to take a ready connection may have been stopped by other work. */
+    if (vl_leases.parks)
+        vl_lease_start_runner_locked();
+    else if (vl_leases.shm)
         close_idle_locked(now_us);
     /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
      * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */
@@ -824,7 +908,7 @@ void vl_lease_child_drain(void)
         lease = APR_RING_FIRST(vl_leases.want_worker);
         vl_lease_leave_ring_locked(lease);
         lease->worker_free = 1;
-        eventfd_write(lease->wake_fd, 1);
+        vl_lease_wake_locked(lease);
     }
     vl_waiters_unlock();
 }
@@ -870,6 +954,10 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     vl_leases.idle = ring_make(pchild);
     vl_leases.want_worker = ring_make(pchild);
     vl_leases.closing = ring_make(pchild);
+    vl_leases.ready = ring_make(pchild);
+    vl_leases.nready = vl_leases.starting = 0;
+    vl_leases.ended = 0;
+    vl_lease_run_child_init();
     vl_leases.all = apr_palloc(pchild, sizeof(*vl_leases.all));
     APR_RING_INIT(vl_leases.all, vl_lease_t, all_link);
     vl_leases.workers = workers;
@@ -903,9 +991,13 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
     if (graceful || !vl_leases.parks)
         return;
     vl_waiters_lock();
+    vl_leases.ended = 1;
     APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
         conn_state_e waiting = wait_state();
 
+        /* As the MPM does with the sockets of its workers */
+        if (lease->suspended && lease->busy && has_socket(lease))
+            shutdown(lease->fd, SHUT_RDWR);
         __atomic_compare_exchange_n(&lease->c->cs->state, &waiting,
                                     CONN_STATE_CHECK_REQUEST_LINE_READABLE, 0,
                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -914,10 +1006,11 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
 }
 #endif
 
-void vl_lease_register(void)
+void vl_lease_register(vl_lease_linger_fn linger)
 {
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
     ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
 #endif
     vl_lease_http2_register();
+    vl_lease_run_register(linger);
 }

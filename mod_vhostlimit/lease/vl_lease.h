@@ -20,11 +20,19 @@
 
 typedef struct vl_lease_t vl_lease_t;
 
-void vl_lease_register(void);
+/* Lingers on the descriptor, of which it makes a copy. Returns 0 if it cannot. */
+typedef int (*vl_lease_linger_fn)(int fd, apr_int64_t linger_us);
+void vl_lease_register(vl_lease_linger_fn linger);
 /* Child, before its threads start. ticks: vl_lease_tick() will be called in this child.
  * workers: most threads that mod_http2 has in this child. */
 void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
                          apr_uint32_t accounts, apr_uint32_t workers);
+
+/* Puts the calling worker into SCHED_BATCH. Its threads do not preempt the listener when
+ * the listener wakes them, so the listener classifies and passes on several connections
+ * before a worker begins with the first. docs/design/003-fair-accept.md says what that
+ * gains. */
+void vl_lease_use_batch_class(void);
 
 /* Returns 1 if connections of this child can be parked. */
 int vl_lease_parks(void);
@@ -91,6 +99,9 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account);
  * its protocol version apply until the next request. Any thread. */
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);
 
+/* The response has been sent. The thread has nearly finished with the connection. */
+void vl_lease_sent(void);
+
 /* Reduces the credit by what a request of the connection was charged. Any thread. */
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us);
 
@@ -114,7 +125,7 @@ apr_int64_t vl_lease_take_wait(vl_lease_t *lease);
 void vl_lease_tick(apr_int64_t now_us);
 
 /* The acceptor polls this descriptor, if it is not -1, and calls vl_lease_handle_input() when it
- * is readable: input has come on connections whose requests would be queued. */
+ * is readable: suspended connections have events. */
 int vl_lease_input_fd(void);
 void vl_lease_handle_input(void);
 

@@ -3,17 +3,16 @@
 #define VL_LEASE_INT_H
 
 /* Private to the files lease/vl_lease*.c, which call each other from the top down:
- * vl_lease.c runs connections and owns their states, vl_lease_http2.c holds the frames of
- * streams that may not begin yet, vl_lease_queue.c has the credit, the queue and the
- * descriptor that wakes a connection.
+ * vl_lease.c runs connections and owns their states, vl_lease_run.c has the threads that process
+ * connections that the MPM has suspended, vl_lease_http2.c holds the frames of streams that may
+ * not begin yet, vl_lease_queue.c has the credit, the queue and what wakes a connection.
  *
  * States of a connection. Where connections cannot be parked (worker, prefork), the
  * state does not change.
  *
  *   RUNNING  a thread of the MPM runs the connection's hooks
- *   IDLE     the MPM polls the connection, which waits for its client
- *   PARKED   the MPM polls the connection, which is queued, or waits for a worker of
- *            mod_http2
+ *   IDLE     the connection waits for its client
+ *   PARKED   the connection is queued, or waits for a worker of mod_http2
  *   EXPIRED  the connection is to be closed
  *
  *   from     event                                                  to
@@ -35,18 +34,26 @@
  *   PARKED   client has gone, HTTP/2                                EXPIRED
  *   any      the MPM closes the connection, or its pool ends        EXPIRED
  *
- * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). It also polls the input
- * of connections in IDLE that would have to be queued (`watched`), and queues them or takes
- * their slots (vl_lease_handle_input()). The last row happens in vl_lease_close(), or in the
- * cleanup of the connection's pool. vl_lease_process(), called by a worker of the MPM, makes
- * all other changes.
+ * The MPM polls connections in IDLE and PARKED, unless it has suspended them: HTTP/1
+ * connections, from the first time that one of their requests is queued, or would be.
+ * Those stay suspended until they end. The acceptor polls them, and queues them or takes
+ * their slots (vl_lease_handle_input()). When a suspended connection has something to do, it
+ * enters the ring `ready`, from which a runner takes it: a thread that the MPM has lent for a
+ * timer.
+ *
+ * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). The last row happens in
+ * vl_lease_close(), or in the cleanup of the connection's pool. vl_lease_process(), called by
+ * a worker of the MPM or a runner, makes all other changes.
  *
  * Owns vl_leases and the members of vl_lease_t. Invariants: a connection is in one ring at
- * most; `queued` is 1 if and only if its waiter is in vl_waiters.h.
+ * most; `queued` is 1 if and only if its waiter is in vl_waiters.h; a connection that is
+ * `busy` belongs to one thread, and is in no ring of ready connections.
  * The lock is vl_waiters_lock(). Functions that end in _locked need it. */
 
+#include <ap_mpm.h>
 #include <apr_ring.h>
 #include <http_protocol.h>
+#include <scoreboard.h>
 #include <util_filter.h>
 
 #include "base/vl_client.h"
@@ -96,9 +103,18 @@ struct vl_lease_t {
     apr_int64_t waited_us;          /* ... after the connection waited so long */
     int at_rest;                    /* IDLE: the server is dormant, and the MPM handles the
                                      * connection alone */
-    int watched;                    /* IDLE: the acceptor polls its input */
+    int ready;                      /* IDLE: has input, and may run */
+    /* A connection that the MPM can suspend, or has suspended */
+    int can_suspend;
+    int suspended;
+    int busy;                       /* a thread has not finished with it */
+    int has_events;                 /* busy: the socket had events since the run began */
+    apr_uint32_t events;            /* of the socket, with the last input */
     int in_input_set;               /* the socket is in vl_leases.input_fd */
-    int ready;                      /* IDLE: has input, and may run; wake_fd is readable */
+    int wants_output;               /* IDLE: its client has not taken the response yet */
+    ap_sb_handle_t *sbh;
+    const struct lease_thread_t *left_by;   /* the MPM's thread that has suspended it, */
+    apr_uint32_t left_at;                   /* and its `frames` then */
     /* HTTP/2 */
     int http2;
     apr_uint32_t estimate_us;       /* charged in advance for each stream */
@@ -121,8 +137,8 @@ struct vl_lease_t {
     vl_frames_t *frames;            /* NULL: the connection is not HTTP/2 */
     vl_held_t held;
     apr_bucket_brigade *input;
-    /* A parked connection has poll_fd in its socket, and the MPM polls it. While an
-     * HTTP/2 connection runs, mod_http2 polls it. */
+    /* A parked HTTP/2 connection has poll_fd in its socket, and the MPM polls it. While
+     * it runs, mod_http2 polls it. */
     int wake_fd, poll_fd;           /* -1: not made */
     apr_uint32_t polled;            /* events of the socket that make poll_fd
                                      * readable */
@@ -130,7 +146,7 @@ struct vl_lease_t {
     int pretends_output;            /* polls_for_output: wait_in_mpm() has set the flag */
     APR_RING_ENTRY(vl_lease_t) all_link;
     APR_RING_ENTRY(vl_lease_t) link;
-    struct lease_ring_t *ring;      /* idle, want_worker, closing, or NULL */
+    struct lease_ring_t *ring;      /* idle, want_worker, closing, ready, or NULL */
 };
 
 APR_RING_HEAD(lease_ring_t, vl_lease_t);
@@ -138,7 +154,11 @@ APR_RING_HEAD(lease_ring_t, vl_lease_t);
 typedef struct child_leases_t {
     vl_shm_t *shm;                  /* NULL: shared memory is unmapped */
     vl_wheel_t *wheel;
-    struct lease_ring_t *idle, *want_worker, *closing;  /* oldest first */
+    struct lease_ring_t *idle, *want_worker, *closing, *ready;  /* oldest first */
+    apr_uint32_t nready;            /* connections in `ready` */
+    apr_uint32_t starting;          /* runners that the MPM was asked for */
+    ap_mpm_callback_fn_t *run;      /* what a runner does */
+    int ended;                      /* the child ends at once */
     struct lease_ring_t *all;       /* leases of this child process */
     apr_uint32_t workers;           /* threads of mod_http2 in this child */
     apr_uint32_t waiting;           /* of these, with a stream that waits for its
@@ -149,7 +169,7 @@ typedef struct child_leases_t {
                                      * dormant, and have not begun */
     int awake;                      /* leases that are not at rest; atomic */
     int parks;                      /* connections can be parked */
-    int input_fd;                   /* epoll set of the watched connections, or -1 */
+    int input_fd;                   /* epoll set of suspended connections, or -1 */
     int threads;                    /* of the MPM, in this child */
     int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
@@ -163,7 +183,15 @@ extern child_leases_t vl_leases;            /* one for each child process */
 /* The connection whose process_connection hooks the calling thread runs. */
 extern __thread vl_lease_t *vl_lease_current;
 
+/* The calling runner has sent a response, and takes the next ready connection soon. */
+extern __thread int vl_lease_takes_next;
+
 /* --- vl_lease_queue.c: rings and the polled descriptor ---------------------- */
+
+/* The connection has something to do: makes wake_fd readable, or the connection ready. */
+void vl_lease_wake_locked(vl_lease_t *lease);
+/* Asks the MPM for a runner, if there are more ready connections than runners that start. */
+void vl_lease_start_runner_locked(void);
 
 void vl_lease_leave_ring_locked(vl_lease_t *lease);
 void vl_lease_enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring);
@@ -207,15 +235,26 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
-/* Makes the acceptor poll the input of an idle HTTP/1 connection whose next request would be
- * queued. The MPM polls poll_fd then. Without this a worker of the MPM would find out that the
- * request has to be queued, which costs switches of threads and changes of the MPM's poll set. */
-void vl_lease_watch_input(vl_lease_t *lease);
-/* Ends that. The socket must be open. */
-void vl_lease_unwatch_input_locked(vl_lease_t *lease);
+/* Returns 1 if the next request of the idle connection would be queued now. */
+int vl_lease_would_be_queued(const vl_lease_t *lease);
+/* The thread has finished with a suspended connection. */
+void vl_lease_release_locked(vl_lease_t *lease);
+/* The acceptor polls the connection no more. The socket must be open. */
+void vl_lease_unwatch_locked(vl_lease_t *lease);
 /* Count the thread of the connection for its account, and no more. Waiters lock. */
 void vl_lease_count_thread(vl_lease_t *lease);
 void vl_lease_uncount_thread(vl_lease_t *lease);
+
+/* --- vl_lease_run.c --------------------------------------------------------- */
+
+void vl_lease_run_register(vl_lease_linger_fn linger);
+void vl_lease_run_child_init(void);
+/* Returns 1 if the MPM can suspend the connection. */
+int vl_lease_can_suspend(const vl_lease_t *lease);
+/* The connection is suspended when the thread returns to the MPM, or to its runner. */
+void vl_lease_suspend(vl_lease_t *lease);
+/* It is not, because it closes. */
+void vl_lease_forget_suspend(const vl_lease_t *lease);
 
 /* --- vl_lease_http2.c ------------------------------------------------------- */
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The credit of a lease, the queue, the descriptor that wakes a connection, and the input of
- * connections whose next request would be queued.
+ * The credit of a lease, the queue, what wakes a connection, and the input of suspended
+ * connections.
  *
  * The queue answers a queued connection with a lease or with a refusal (`answer`), and then
- * makes wake_fd readable. That wakes the MPM if the connection is parked, and mod_http2 if
- * it runs.
+ * makes a suspended connection ready. It makes wake_fd of others readable, which wakes the
+ * MPM if the connection is parked, and mod_http2 if it runs.
  */
 #include "lease/vl_lease_int.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -42,6 +43,7 @@
 #define HELD_MAX (100 * 65536 + 256 * 1024)
 
 child_leases_t vl_leases;
+__thread int vl_lease_takes_next;
 
 /* --- rings of idle, waiting and closing connections ----------------------- */
 
@@ -62,6 +64,40 @@ void vl_lease_enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring)
 apr_uint32_t vl_lease_descriptors(void)
 {
     return __atomic_load_n(&vl_leases.descriptors, __ATOMIC_RELAXED);
+}
+
+void vl_lease_start_runner_locked(void)
+{
+    if (vl_lease_takes_next || vl_leases.ended || vl_leases.nready <= vl_leases.starting)
+        return;
+    vl_leases.starting++;
+    /* A timer that expires in the microsecond in which the listener looks would wait for its
+     * next look. */
+    if (ap_mpm_register_timed_callback(-1, vl_leases.run, NULL) != APR_SUCCESS)
+        vl_leases.starting--;
+}
+
+void vl_lease_wake_locked(vl_lease_t *lease)
+{
+    if (!lease->suspended) {
+        if (lease->wake_fd >= 0)
+            eventfd_write(lease->wake_fd, 1);
+        return;
+    }
+    if (lease->busy || lease->ring == vl_leases.ready)
+        return;
+    vl_lease_enter_ring_locked(lease, vl_leases.ready);
+    vl_leases.nready++;
+    vl_lease_start_runner_locked();
+}
+
+/* The connection uses what it was woken for. */
+static void clear_wake_locked(const vl_lease_t *lease)
+{
+    eventfd_t value;
+
+    if (lease->wake_fd >= 0)
+        eventfd_read(lease->wake_fd, &value);
 }
 
 /* --- the descriptor that the MPM and mod_http2 poll ----------------------- */
@@ -220,8 +256,7 @@ void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     }
     lease->queue_grant.refused = refused;
     lease->answer = ticket || refused == VL_REASON_NONE ? GRANTED : REFUSED;
-    if (lease->wake_fd >= 0)
-        eventfd_write(lease->wake_fd, 1);
+    vl_lease_wake_locked(lease);
 }
 
 void vl_lease_unqueue_locked(vl_lease_t *lease)
@@ -238,11 +273,10 @@ void vl_lease_unqueue_locked(vl_lease_t *lease)
 vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease)
 {
     vl_grant_t grant = { 0 };
-    eventfd_t value;
 
     vl_lease_unqueue_locked(lease);
     if (lease->answer != NO_ANSWER) {
-        eventfd_read(lease->wake_fd, &value);
+        clear_wake_locked(lease);
         grant = lease->queue_grant;
         lease->answer = NO_ANSWER;
     }
@@ -301,11 +335,9 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 /* Uses the answer of the queue, if there is one: a new lease, or a refusal. */
 void vl_lease_use_answer_locked(vl_lease_t *lease)
 {
-    eventfd_t value;
-
     if (lease->answer == NO_ANSWER)
         return;
-    eventfd_read(lease->wake_fd, &value);
+    clear_wake_locked(lease);
     if (lease->answer == GRANTED)
         vl_lease_renew(lease);
     else
@@ -354,11 +386,10 @@ static apr_int64_t longest_wait_us(const vl_lease_t *lease)
 }
 
 /* Returns 1 if the client has closed an idle connection. Its input is then empty, or
- * over TLS an alert. That is no request and needs no lease. A watched connection has not been
- * closed (handle_input_locked()). */
+ * over TLS an alert. That is no request and needs no lease. */
 static int input_is_end(const vl_lease_t *lease)
 {
-    apr_uint32_t events = lease->watched ? 0 : vl_client_events(lease->fd);
+    apr_uint32_t events = lease->suspended ? lease->events : vl_client_events(lease->fd);
     int length = 0;
 
     return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
@@ -382,7 +413,8 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
         use_grant_locked(lease, &grant);
         return 1;
     }
-    if (vl_leases.granting_ended || input_is_end(lease) || !vl_lease_make_poll_fd(lease)) {
+    if (vl_leases.granting_ended || input_is_end(lease)
+        || !(lease->frames ? vl_lease_make_poll_fd(lease) : lease->can_suspend)) {
         use_grant_locked(lease, &grant);
         return 1;
     }
@@ -444,56 +476,58 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
     return runs;
 }
 
-/* --- input of connections that would be queued ----------------------------- */
+/* --- suspended connections -------------------------------------------------- */
 
-/* Returns 1 if the next request of the idle connection would be queued now. */
-static int would_be_queued(const vl_lease_t *lease)
+int vl_lease_would_be_queued(const vl_lease_t *lease)
 {
     return vl_lease_credit(lease) <= 0 && vl_lease_is_limited(lease)
            && vl_slot_contended(vl_leases.shm);
 }
 
-void vl_lease_watch_input(vl_lease_t *lease)
+/* Makes the acceptor poll the socket, which has an event at once if it has input already. An
+ * event comes once for each change (EPOLLET), so that it costs no other system call. */
+static void watch_locked(vl_lease_t *lease, apr_uint32_t events)
 {
-    struct epoll_event input = { EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, { .ptr = lease } };
+    struct epoll_event ev = { events | EPOLLRDHUP | EPOLLET, { .ptr = lease } };
     int op = lease->in_input_set ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    if (vl_leases.input_fd < 0 || lease->frames || !would_be_queued(lease))
+    if (!epoll_ctl(vl_leases.input_fd, op, lease->fd, &ev)) {
+        lease->in_input_set = 1;
         return;
-    vl_waiters_lock();
-    if (lease->state == IDLE && !vl_leases.stopping && vl_lease_make_poll_fd(lease)
-        && !epoll_ctl(vl_leases.input_fd, op, lease->fd, &input)) {
-        lease->watched = lease->in_input_set = 1;
-        vl_lease_poll_client(lease, EPOLLRDHUP);
-        vl_lease_install_poll_fd(lease);
     }
-    vl_waiters_unlock();
+    lease->state = EXPIRED;
+    vl_lease_wake_locked(lease);
 }
 
-void vl_lease_unwatch_input_locked(vl_lease_t *lease)
+void vl_lease_unwatch_locked(vl_lease_t *lease)
 {
-    lease->watched = 0;
     if (lease->in_input_set)
         epoll_ctl(vl_leases.input_fd, EPOLL_CTL_DEL, lease->fd, NULL);
     lease->in_input_set = 0;
 }
 
-/* Queues the connection or takes a slot for it. If its client has closed, poll_fd is readable
- * as well, and a worker of the MPM handles that. */
-static void handle_input_locked(vl_lease_t *lease, apr_uint32_t events)
+/* An idle connection has input. Queues it, or takes a slot for it. */
+static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
 {
-    if (!lease->watched || lease->state != IDLE)
+    vl_wheel_clear(&lease->timer);
+    vl_lease_leave_ring_locked(lease);
+    lease->events = events;
+    lease->ready = vl_lease_run_or_queue_locked(lease);
+    if (lease->ready)
+        vl_lease_wake_locked(lease);
+    else
+        vl_lease_change_state_locked(lease, PARKED);
+}
+
+static void handle_event_locked(vl_lease_t *lease, apr_uint32_t events)
+{
+    lease->has_events = 1;
+    if (lease->busy || lease->ring == vl_leases.ready)
         return;
-    if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))) {
-        vl_wheel_clear(&lease->timer);
-        vl_lease_leave_ring_locked(lease);
-        lease->ready = vl_lease_run_or_queue_locked(lease);
-        if (lease->ready)
-            eventfd_write(lease->wake_fd, 1);
-        else
-            vl_lease_change_state_locked(lease, PARKED);
-    }
-    lease->watched = 0;
+    if (lease->state == IDLE && !lease->wants_output)
+        begin_request_locked(lease, events);
+    else if (lease->state == IDLE || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+        vl_lease_wake_locked(lease);
 }
 
 /* A connection leaves the epoll set under the lock before its memory is freed. The set is
@@ -506,6 +540,41 @@ void vl_lease_handle_input(void)
     vl_waiters_lock();
     n = epoll_wait(vl_leases.input_fd, events, INPUT_BATCH, 0);
     for (i = 0; i < n; i++)
-        handle_input_locked(events[i].data.ptr, events[i].events);
+        handle_event_locked(events[i].data.ptr, events[i].events);
     vl_waiters_unlock();
+}
+
+/* Returns 1 if the socket has input or an end, which *ret_events tells. Without an event since
+ * the run began there is none, but for input that the run did not read. */
+static int has_more(const vl_lease_t *lease, apr_uint32_t *ret_events)
+{
+    char byte;
+    ssize_t n;
+
+    if (!lease->has_events)
+        return 0;
+    n = recv(lease->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+    *ret_events = n > 0 ? 0 : EPOLLRDHUP;
+    return n >= 0 || errno != EAGAIN;
+}
+
+void vl_lease_release_locked(vl_lease_t *lease)
+{
+    apr_uint32_t events;
+
+    lease->busy = 0;
+    if (lease->state == EXPIRED || lease->answer != NO_ANSWER)
+        vl_lease_wake_locked(lease);
+    else if (lease->state == IDLE && lease->wants_output)
+        watch_locked(lease, EPOLLOUT);
+    else if (lease->state == IDLE && has_more(lease, &events))
+        begin_request_locked(lease, events);
+    else if (lease->state == IDLE && vl_leases.stopping) {
+        lease->state = EXPIRED;
+        vl_lease_wake_locked(lease);
+    }
+    else if (lease->state == IDLE)
+        watch_locked(lease, EPOLLIN);
+    else if (!lease->in_input_set)
+        watch_locked(lease, 0);
 }

@@ -40,6 +40,8 @@ static apr_status_t req_pool_cleanup(void *data)
 {
     req_t *req = data;
 
+    if (!req->conn->master)
+        vl_lease_sent();
     vl_request_end(req);
     charge_refusal(req);
     if (req->conn->current == req)

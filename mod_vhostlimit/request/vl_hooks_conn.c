@@ -3,8 +3,6 @@
  * its lease, and the output filter that sees the end of each response. */
 #include "request/vl_hooks.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
 #include <apr_portable.h>
@@ -172,6 +170,8 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     if (req && f->c->keepalive == AP_CONN_CLOSE)
         conn->is_last = is_last(req->r);
     rv = ap_pass_brigade(f->next, bb);
+    if (req && !f->c->master)
+        vl_lease_sent();
     /* The pass may have destroyed the request, and with it conn->current. */
     if (conn->current) {
         vl_request_end(conn->current);
@@ -208,41 +208,6 @@ void vl_hooks_conn_begun(conn_t *conn)
     conn->is_accepted = 0;
 }
 
-static int class_before;
-
-static void restore_class(void)
-{
-    struct sched_param param = { 0 };
-
-    sched_setscheduler(0, class_before, &param);
-}
-
-/* CGI programs that a worker forks run in the scheduling class that the server was
- * started with. SCHED_RESET_ON_FORK does not do that: it resets real-time classes only
- * (sched(7)). */
-static void prepare_fork(void)
-{
-    class_before = sched_getscheduler(0);
-    pthread_atfork(NULL, NULL, restore_class);
-}
-
-/* Puts the calling worker into SCHED_BATCH. Its threads do not preempt the listener when
- * the listener wakes them, so the listener classifies and passes on several connections
- * before a worker begins with the first. docs/design/003-fair-accept.md says what that
- * gains. */
-static void use_batch_class(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static __thread int done;
-    struct sched_param param = { 0 };
-
-    if (done)
-        return;
-    done = 1;
-    pthread_once(&once, prepare_fork);
-    sched_setscheduler(0, SCHED_BATCH, &param);
-}
-
 /* Connection input filter: the rest of the head has not come in time. mod_reqtimeout would wait
  * for it once more. */
 static apr_status_t filter_late(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode,
@@ -259,7 +224,7 @@ static apr_status_t filter_late(ap_filter_t *f, apr_bucket_brigade *bb, ap_input
  * handshake. */
 static void take_conninfo(conn_rec *c, conn_t *conn)
 {
-    use_batch_class();
+    vl_lease_use_batch_class();
     conn->grant = conn->conninfo->grant;
     conn->conninfo->grant.holds = conn->conninfo->grant.occupies = 0;
     if (conn->grant.holds && !conn->conninfo->ready)
@@ -495,5 +460,5 @@ void vl_hooks_conn_register(void)
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
     ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    vl_lease_register();
+    vl_lease_register(vl_newconn_linger);
 }
