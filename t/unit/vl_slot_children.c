@@ -668,6 +668,7 @@ static void children_share_the_queue_by_what_they_hold(void)
         vl_slot_unwait(&two, a);
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred requests may leave");
     vl_slot_unwait(&two, a);
+    vl_slot_unwait(&two, a);
     ok(vl_slot_wait_as(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
        && vl_slot_wait_as(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
        "a new request is behind the deferred ones of its child only");
