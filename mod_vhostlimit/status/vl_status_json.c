@@ -25,12 +25,12 @@ static void put_number(vl_out_t *out, const char *key, apr_uint64_t n)
 /* Writes the keys of the page.  Those of an object are adjacent in the table. */
 static void put_page(vl_out_t *out, const vl_page_t *page)
 {
-    const char *separator = "{", *object = NULL, *dot;
+    const char *separator = "{", *object = NULL;
     const vl_column_t *column;
     apr_size_t len = 0;
 
     for (column = vl_status_page_columns; column->offset; column++) {
-        const char *key = column->key;
+        const char *key = column->key, *dot = key ? strchr(key, '.') : NULL;
 
         if (!key || (!page->by_host && !strncmp(key, "hosts.", 6)))
             continue;
@@ -38,7 +38,6 @@ static void put_page(vl_out_t *out, const vl_page_t *page)
             vl_out_text(out, "}");
             object = NULL;
         }
-        dot = strchr(key, '.');
         if (dot && !object) {
             object = key;
             len = (apr_size_t)(dot - key) + 1;
