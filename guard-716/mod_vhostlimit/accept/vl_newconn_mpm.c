@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
+ * on. The record stays until a worker begins with the connection, because a child that
+ * stops may have to transfer connections that no worker has begun. */
+#include "accept/vl_newconn_table.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <apr_portable.h>
+#include <apr_strings.h>
+
+#include "accept/vl_newconn_queue.h"
+#include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_engage.h"
+#include "core/vl_shm_child.h"
+#include "core/vl_slot.h"
+
+static const char conninfo_key[] = "vhostlimit";
+
+/* --- the MPM's listener --------------------------------------------------- */
+
+/* The MPM asks for connections. */
+static void mpm_asks_locked(void)
+{
+    vl_newconns->mpm_polled_us = vl_clock_us();
+    if (vl_newconns->mpm_stalled)
+        vl_newconn_set_mpm_stalled_locked(0);
+}
+
+static void clear_pass_fd_locked(void)
+{
+    apr_uint64_t count;
+
+    if (vl_newconns->signalled
+        && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
+        vl_newconns->signalled = 0;
+}
+
+int vl_newconn_for_mpm(void)
+{
+    return __atomic_load_n(&vl_newconns->signalled, __ATOMIC_RELAXED);
+}
+
+/* The MPM takes one socket per call, so pass_fd stays readable until the list is
+ * empty. */
+vl_newconn_t *vl_newconn_next(void)
+{
+    vl_newconn_t *newconn;
+
+    vl_waiters_lock();
+    mpm_asks_locked();
+    newconn = vl_newconn_first_for_mpm_locked();
+    if (newconn) {
+        vl_newconn_move_locked(newconn, IN_MPM);
+    }
+    else {
+        clear_pass_fd_locked();
+    }
+    vl_waiters_unlock();
+    return newconn;
+}
+
+/* Releases the record, once a worker has begun with the connection or its pool is
+ * destroyed. */
+static void release_record(vl_conninfo_t *conninfo)
+{
+    vl_waiters_lock();
+    if (conninfo->newconn)
+        vl_newconn_release_locked(conninfo->newconn);
+    vl_waiters_unlock();
+}
+
+/* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
+ * the connection still holds. When the child process exits, pools of connections outlive
+ * the child's pool; what the child held has been returned by then. */
+static apr_status_t cleanup_conninfo(void *data)
+{
+    vl_conninfo_t *conninfo = data;
+
+    if (vl_child.ended)
+        return APR_SUCCESS;
+    if (conninfo->grant.holds)
+        vl_waiters_end(&conninfo->grant.ticket, NULL);
+    if (conninfo->grant.occupies)
+        vl_slot_unoccupy(vl_child.shm, conninfo->grant.ticket.account);
+    conninfo->grant.holds = conninfo->grant.occupies = 0;
+    release_record(conninfo);
+    return APR_SUCCESS;
+}
+
+static vl_conninfo_t *conninfo_make(apr_pool_t *p, const vl_grant_t *grant,
+                                    int ready)
+{
+    vl_conninfo_t *conninfo = apr_pcalloc(p, sizeof(*conninfo));
+
+    conninfo->grant = *grant;
+    conninfo->ready = ready;
+    apr_pool_cleanup_register(p, conninfo, cleanup_conninfo,
+                              apr_pool_cleanup_null);
+    return conninfo;
+}
+
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
+                                struct sockaddr_storage *remote, apr_pool_t *p,
+                                apr_socket_t **ret_sock)
+{
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
+        local->ss_family, SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+
+    if (rv != APR_SUCCESS)
+        close(fd);
+    return rv;
+}
+
+apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
+                               apr_socket_t **ret_sock)
+{
+    apr_status_t rv = make_socket(newconn->fd, &newconn->local,
+                                  &newconn->remote, p, ret_sock);
+    vl_conninfo_t *conninfo = conninfo_make(p, &newconn->grant, newconn->ready);
+
+    if (newconn->was_queued)
+        conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+    conninfo->http2 = newconn->http2;
+    conninfo->hello_us = newconn->head_us;
+    vl_waiters_lock();
+    conninfo->newconn = newconn;
+    newconn->conninfo = conninfo;
+    vl_waiters_unlock();
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
+    else
+        release_record(conninfo);
+    return rv;
+}
+
+/* --- the MPM in another process ------------------------------------------- */
+
+static apr_status_t relay_one_locked(vl_newconn_t *newconn)
+{
+    vl_item_t item = { .grant = newconn->grant, .ready = newconn->ready,
+                       .addr_len = newconn->addr_len,
+                       .local = newconn->local, .remote = newconn->remote };
+    apr_status_t rv;
+
+    if (newconn->was_queued)
+        item.grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+    rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
+                                newconn->fd);
+    if (rv == APR_SUCCESS)
+        vl_newconn_close_locked(newconn);
+    return rv;
+}
+
+void vl_newconn_relay(void)
+{
+    vl_newconn_t *newconn;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_waiters_lock();
+    while (rv == APR_SUCCESS && (newconn = vl_newconn_first_for_mpm_locked()))
+        rv = relay_one_locked(newconn);
+    if (rv == APR_SUCCESS)
+        mpm_asks_locked();
+    vl_waiters_unlock();
+}
+
+apr_status_t vl_newconn_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+                                       apr_socket_t **ret_sock)
+{
+    vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
+    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
+                                  ret_sock);
+    vl_conninfo_t *conninfo = conninfo_make(p, &item->grant, item->ready);
+
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
+    return rv;
+}
+
+/* --- its workers ---------------------------------------------------------- */
+
+vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock)
+{
+    void *data = NULL;
+
+    if (apr_socket_data_get(&data, conninfo_key, sock) != APR_SUCCESS || !data)
+        return NULL;
+    release_record(data);
+    return data;
+}
+
+int vl_newconn_return(int fd)
+{
+    const vl_passed_t new = { 0 };
+    int sent;
+
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    sent = vl_transfer_send(vl_child.transfer_pair, &fd, &new, 1) == APR_SUCCESS;
+    close(fd);
+    if (sent)
+        vl_dispatch_wake_self(vl_child.shm);
+    return sent;
+}
+
+int vl_newconn_linger(int fd, apr_int64_t linger_us)
+{
+    vl_newconn_t *newconn;
+    int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (copy_fd < 0)
+        return 0;
+    newconn = vl_newconn_create(copy_fd);
+    if (!newconn)
+        return 0;
+    vl_waiters_lock();
+    vl_newconn_limit_lingering_locked();
+    vl_newconn_enter_locked(newconn, CLASSIFYING);
+    vl_newconn_linger_locked(newconn, linger_us);
+    vl_waiters_unlock();
+    /* The acceptor may sleep without an end. */
+    if (vl_engage_is_dormant(vl_child.shm))
+        vl_dispatch_wake_self(vl_child.shm);
+    return 1;
+}

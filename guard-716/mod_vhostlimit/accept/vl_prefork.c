@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child becomes the acceptor if it asks for a connection and finds that there is no
+ * acceptor. So the MPM starts it, replaces it when it dies, and stops it, like any
+ * child. It runs in accept_relayed() with the MPM's signals blocked except while it
+ * sleeps, until a signal handler of the MPM has closed the listeners or ended the
+ * process. What a child does, and what changes that:
+ *
+ *   serves   --the MPM calls accept_relayed()----------> asks
+ *   asks     --a connection comes from the acceptor----> serves
+ *            --there is no acceptor--------------------> accepts
+ *            --no descriptor is left-------------------> asks again after RETRY_US
+ *   accepts  --not enough descriptors for it-----------> asks
+ *            --the MPM has closed its listeners--------> ends
+ *
+ * The MPM polls its listeners if there are several, and then lets one child at a time
+ * accept, as the global list says. So each listener is replaced by a placeholder that
+ * is always readable, and the global list is cut to one entry in this process. The
+ * real sockets are appended to the MPM's own list, where it only closes them.
+ *
+ * The MPM's handler of SIGUSR1 walks that list, also while the child's pool is
+ * destroyed at exit. So what is put into the list lives in the parent of that pool,
+ * which no child destroys. */
+#include "accept/vl_prefork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <ap_listen.h>
+#include <ap_mpm.h>
+#include <apr_portable.h>
+#include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
+#include <mpm_common.h>
+#include <scoreboard.h>
+#include <unixd.h>
+
+#include "accept/vl_acceptor.h"
+#include "accept/vl_newconn.h"
+#include "accept/vl_child.h"
+#include "accept/vl_listener.h"
+#include "accept/vl_relay.h"
+
+/* Interval at which a child without free descriptors tries again. */
+#define RETRY_US (100 * 1000)
+
+static struct {
+    apr_pool_t *list_pool;          /* of what is put into the MPM's list */
+    ap_listen_rec *first;           /* of the MPM's list */
+    int n;                          /* placeholders at the start of the list */
+    ap_listen_rec *real;            /* the real sockets, at the end of the list */
+    vl_listeners_t listeners;       /* duplicates of them, in the acceptor */
+    pthread_t thread;               /* runs take_over() */
+    int list_is_final;              /* atomic: the list does not change any more */
+    int stopping;                   /* atomic: take_over() is to stop */
+} prefork;
+
+/* --- the acceptor --------------------------------------------------------- */
+
+/* The acceptor must not count as idle, or the MPM would rely on it to take connections.
+ * mod_status does not count this state as busy. */
+static void mark_not_idle(void)
+{
+    int i, daemons = 0;
+
+    ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
+    for (i = 0; i < daemons; i++) {
+        if (ap_get_scoreboard_process(i)->pid == getpid())
+            ap_update_child_status_from_indexes(i, 0, SERVER_IDLE_KILL, NULL);
+    }
+}
+
+/* The MPM closes the real sockets, so the acceptor has duplicates. Returns 0 if there are
+ * not enough descriptors. */
+static int open_acceptor(void)
+{
+    if (vl_listener_child_copy(prefork.real, prefork.n, &prefork.listeners)) {
+        if (vl_acceptor_open(1) >= 0)
+            return 1;
+        vl_listener_child_close(&prefork.listeners);
+    }
+    vl_acceptor_fail(-1, errno, "it accepts no connections and tries again");
+    return 0;
+}
+
+/* If this child cannot accept it resigns: another one may be able to. */
+static void claim_and_serve(const sigset_t *signals)
+{
+    if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
+        return;
+    if (open_acceptor()) {
+        mark_not_idle();
+        prefork.listeners.first = prefork.first;
+        vl_acceptor_run(&prefork.listeners, signals);
+    }
+    else {
+        vl_relay_acceptor_resign(vl_child.shm);
+        vl_relay_child_ask(vl_child.shm);
+    }
+}
+
+/* Accepts for all children until the MPM has closed its listeners. Returns at once if
+ * another child accepts or this one cannot. */
+static void run_as_acceptor(void)
+{
+    sigset_t stops, before;
+
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGHUP);
+    sigaddset(&stops, AP_SIG_GRACEFUL);
+    pthread_sigmask(SIG_BLOCK, &stops, &before);
+    claim_and_serve(&before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* --- the others ----------------------------------------------------------- */
+
+/* Stops asking for connections until there may be a descriptor again. Until then they
+ * go to other children, or stay queued. */
+static void wait_for_descriptor(void)
+{
+    vl_acceptor_warn_full();
+    vl_relay_child_stop_asking(vl_child.shm);
+    apr_sleep(RETRY_US);
+    vl_relay_child_ask(vl_child.shm);
+}
+
+/* Returns APR_EINTR if a listener has been closed: the MPM then checks whether this
+ * child is to stop. */
+static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
+                                   apr_pool_t *ptrans)
+{
+    apr_socket_t *sock = NULL;
+    vl_item_t item;
+    apr_status_t rv;
+    int fd;
+
+    *csd = NULL;
+    vl_relay_child_ask(vl_child.shm);
+    while (lr->active) {
+        if (!vl_relay_has_acceptor(vl_child.shm)) {
+            run_as_acceptor();
+            if (!lr->active)
+                break;
+        }
+        rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
+        if (rv == APR_SUCCESS) {
+            rv = vl_newconn_relayed_socket(&item, fd, ptrans, &sock);
+            *csd = sock;
+            return rv;
+        }
+        if (rv == APR_EMFILE)
+            wait_for_descriptor();
+    }
+    vl_relay_child_stop_asking(vl_child.shm);
+    return APR_EINTR;
+}
+
+/* --- set-up --------------------------------------------------------------- */
+
+static int mpm_is_ready(void)
+{
+    const ap_listen_rec *lr = prefork.first;
+    int i;
+
+    if (!__atomic_load_n(&prefork.list_is_final, __ATOMIC_ACQUIRE))
+        return 0;
+    for (i = 0; i < prefork.n; i++, lr = lr->next) {
+        if (lr->accept_func != ap_unixd_accept)
+            return 0;
+    }
+    return 1;
+}
+
+/* Thread that replaces the accept functions. The MPM sets its own after child_init,
+ * and has no hook before it first uses them. Nothing can be accepted before. */
+static void *take_over(void *unused)
+{
+    ap_listen_rec *lr = prefork.first;
+    int i, fd, tries;
+
+    for (tries = 0; !mpm_is_ready(); tries++) {
+        if (__atomic_load_n(&prefork.stopping, __ATOMIC_RELAXED))
+            return NULL;
+        if (tries == VL_LISTENER_TRIES)
+            vl_listener_report_wait();
+        apr_sleep(1000);
+    }
+    for (i = 0; i < prefork.n; i++, lr = lr->next)
+        lr->accept_func = accept_relayed;
+    for (i = 0, lr = prefork.first; i < prefork.n; i++, lr = lr->next) {
+        apr_os_sock_get(&fd, lr->sd);
+        if (prefork.n > 1)
+            shutdown(fd, SHUT_RDWR);    /* readable from now on */
+    }
+    return NULL;
+}
+
+/* The thread must end before the module is unloaded, because it runs code of the
+ * module. */
+static apr_status_t end_take_over(void *unused)
+{
+    __atomic_store_n(&prefork.stopping, 1, __ATOMIC_RELAXED);
+    pthread_join(prefork.thread, NULL);
+    return APR_SUCCESS;
+}
+
+/* Placeholders live in the parent of pchild, because a signal may close the listeners
+ * while the child destroys pchild. Returns 0 if there are not enough descriptors. */
+static int make_placeholders(apr_socket_t **sockets)
+{
+    int i, fd;
+
+    for (i = 0; i < prefork.n; i++) {
+        fd = vl_listener_empty_fd();
+        sockets[i] = NULL;
+        if (fd < 0)
+            return 0;
+        apr_os_sock_put(&sockets[i], &fd, prefork.list_pool);
+    }
+    return 1;
+}
+
+/* Appends the MPM's listeners to its list, and puts the placeholders at its start. */
+static void move_listeners(apr_socket_t **placeholders)
+{
+    ap_listen_rec *lr = prefork.first, *last = lr, *copy;
+    int i;
+
+    while (last->next)
+        last = last->next;
+    for (i = 0; i < prefork.n; i++, lr = lr->next) {
+        copy = apr_pmemdup(prefork.list_pool, lr, sizeof(*lr));
+        copy->next = NULL;
+        last = last->next = copy;
+        if (!i)
+            prefork.real = copy;
+        lr->sd = placeholders[i];
+    }
+    ap_listeners = apr_pmemdup(prefork.list_pool, prefork.first,
+                               sizeof(*prefork.first));
+    ap_listeners->next = NULL;
+    __atomic_store_n(&prefork.list_is_final, 1, __ATOMIC_RELEASE);
+}
+
+int vl_prefork_child_init(void)
+{
+    apr_socket_t **placeholders;
+    ap_listen_rec *lr;
+
+    prefork.list_pool = apr_pool_parent_get(vl_child.pool);
+    prefork.first = ap_listeners;
+    for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
+        lr->accept_func = NULL;     /* until the MPM sets it */
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+    placeholders = apr_palloc(vl_child.pool, sizeof(*placeholders) * prefork.n);
+    if (!make_placeholders(placeholders))
+        return 0;
+    /* Signals are blocked in child_init, and so in this thread. It starts before the
+     * listeners are moved, which cannot be undone. */
+    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
+        return 0;
+    apr_pool_pre_cleanup_register(vl_child.pool, NULL, end_take_over);
+    move_listeners(placeholders);
+    return prefork.n > 0;
+}

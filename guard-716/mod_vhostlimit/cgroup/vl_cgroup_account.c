@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Creates, changes and removes the groups of the accounts. */
+#include "cgroup/vl_cgroup_int.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <apr_strings.h>
+
+#include "cgroup/vl_cgroup_file.h"
+
+const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
+                                 const char *path)
+{
+    const controller_t *ctl;
+    const char *failed = NULL;
+    int i;
+
+    for (i = 0; !failed && (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        failed = vl_cgroup_make_path(p, ctl->mount, path);
+    return failed;
+}
+
+/* Removes the group from every hierarchy in use. A group with members or child groups
+ * stays, because rmdir() fails then. The delete function of libcgroup is not used: it moves
+ * the members to another group. */
+static void remove_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *path)
+{
+    const controller_t *ctl;
+    int i;
+
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        rmdir(apr_pstrcat(p, ctl->mount, path, NULL));
+}
+
+/* Returns 1 if the file has the value.  A file with a line for each disk counts as different. */
+static int has_value(apr_pool_t *p, const char *file, const char *value)
+{
+    const char *text = vl_cgroup_file_read(p, file);
+    apr_size_t n = strlen(value);
+
+    if (strncmp(text, value, n) != 0)
+        return 0;
+    /* cpu.max has its period after "max". */
+    return !strcmp(text + n, "\n") || (!strcmp(value, "max") && text[n] == ' ');
+}
+
+/* Writes the value unless the file has it.  The kernel needs 0.9 ms to set an unchanged quota
+ * (cpu.cfs_quota_us, cpu.max), and a restart of thousands of sites sets all of them. */
+static const char *write_changed(apr_pool_t *p, const char *file, const char *value)
+{
+    return has_value(p, file, value) ? NULL : vl_cgroup_file_write(file, value);
+}
+
+const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
+                          vl_cgroup_controller_e controller, const char *path,
+                          const vl_cgroup_limits_t *limits)
+{
+    const controller_t *ctl = &cg->controllers[controller];
+    const vl_cgroup_value_t *value;
+
+    if (!ctl->version || ctl->missing)
+        return NULL;
+    value = vl_cgroup_values(p, controller, ctl->version, limits, cg->disks);
+    for (; value->file; value++) {
+        const char *failed = write_changed(
+            p, apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL), value->value);
+
+        if (failed && !value->optional)
+            return apr_psprintf(p, "%s cannot be set to %s: %s", value->file,
+                                value->value, failed);
+    }
+    return NULL;
+}
+
+/* v2: makes the group threaded, so that it can hold threads of a process that is in another
+ * group.  Returns NULL or an error message. */
+static const char *make_threaded(apr_pool_t *p, const char *dir)
+{
+    const char *file = apr_pstrcat(p, dir, "/cgroup.type", NULL);
+
+    if (!strcmp(vl_cgroup_file_read(p, file), "threaded\n"))
+        return NULL;
+    return vl_cgroup_file_write(file, "threaded");
+}
+
+/* Creates the group for the server threads of the account.  In v1 it is below the
+ * account's group, and the limits of that group apply to it.  In v2 it must be below the
+ * server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
+static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
+                                      const char *name,
+                                      const vl_cgroup_limits_t *limits)
+{
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
+    const char *path, *failed;
+
+    if (cpu->missing)
+        return NULL;
+    path = vl_cgroup_threads_path(cg, p, name);
+    failed = vl_cgroup_make_path(p, cpu->mount, path);
+    if (failed || cpu->version == 1)
+        return failed;
+    failed = make_threaded(p, apr_pstrcat(p, cpu->mount, path, NULL));
+    return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
+}
+
+/* Returns the processes that the threads of the process have forked. */
+static char *children_of(apr_pool_t *p, const char *pid)
+{
+    const char *tasks = apr_pstrcat(p, "/proc/", pid, "/task", NULL);
+    DIR *dir = opendir(tasks);
+    struct dirent *entry;
+    char *all = apr_pstrdup(p, "");
+
+    while (dir && (entry = readdir(dir))) {
+        if (*entry->d_name != '.')
+            all = apr_pstrcat(p, all, vl_cgroup_file_read(p, apr_psprintf(
+                p, "%s/%s/children", tasks, entry->d_name)), NULL);
+    }
+    if (dir)
+        closedir(dir);
+    return all;
+}
+
+/* Moves the rescue process of a child process. Other processes that it has forked are
+ * programs, in the groups of their sites. */
+static void move_rescue(apr_pool_t *p, const char *file, const char *child)
+{
+    char *pid, *last;
+
+    for (pid = apr_strtok(children_of(p, child), " ", &last); pid;
+         pid = apr_strtok(NULL, " ", &last)) {
+        if (!strcmp(vl_cgroup_file_read(p, apr_pstrcat(p, "/proc/", pid, "/comm", NULL)),
+                    VL_RESCUE_NAME "\n"))
+            vl_cgroup_file_write(file, pid);
+    }
+}
+
+/* Moves the processes that the server has forked, with all their threads, whatever groups
+ * the threads are in: programs of piped logs, child processes of older generations and their
+ * rescue processes. */
+static void move_children(apr_pool_t *p, const char *file)
+{
+    char *pid, *last;
+
+    for (pid = apr_strtok(children_of(p, apr_itoa(p, (int)getpid())), " ", &last); pid;
+         pid = apr_strtok(NULL, " ", &last)) {
+        vl_cgroup_file_write(file, pid);
+        move_rescue(p, file, pid);
+    }
+}
+
+const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
+                                const char *path)
+{
+    const char *file = apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount, path,
+                                   "/cgroup.procs", NULL);
+    const char *failed = vl_cgroup_file_write(file,
+                                              apr_itoa(p, (int)getpid()));
+
+    if (!failed)
+        move_children(p, file);
+    return failed;
+}
+
+/* Sets the limits of all controllers.  Returns NULL or an error message. */
+static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,
+                              const char *path,
+                              const vl_cgroup_limits_t *limits)
+{
+    const char *failed = NULL;
+    int c;
+
+    for (c = 0; !failed && c < VL_CG_CONTROLLERS; c++)
+        failed = vl_cgroup_set(cg, p, c, path, limits);
+    return failed;
+}
+
+/* Creates the groups of the account and sets their limits.  Returns NULL or an error message. */
+static const char *make_groups(const vl_cgroup_t *cg, apr_pool_t *p, const group_t *group)
+{
+    const char *path = apr_pstrcat(p, cg->path, "/", group->name, NULL);
+    const char *failed = vl_cgroup_make_group(cg, p, path);
+
+    if (failed)
+        return apr_psprintf(p, "group %s cannot be made: %s", path, failed);
+    failed = make_threads_group(cg, p, group->name, &group->limits);
+    return failed ? failed : set_limits(cg, p, path, &group->limits);
+}
+
+/* Returns the controllers for which the limits differ, as a set of bits 1 << controller. */
+static unsigned differences(const vl_cgroup_limits_t *a, const vl_cgroup_limits_t *b)
+{
+    return (a->weight != b->weight || a->cpu != b->cpu ? 1u << VL_CG_CPU : 0)
+           | (a->memory != b->memory ? 1u << VL_CG_MEMORY : 0)
+           | (a->processes != b->processes ? 1u << VL_CG_PIDS : 0)
+           | (a->io != b->io ? 1u << VL_CG_IO : 0);
+}
+
+/* Returns 1 if the groups are those of the previous tree, with the same limits.  Takes the
+ * descriptors of the previous tree. */
+static int is_kept(const vl_cgroup_t *cg, group_t *group)
+{
+    group_t *old = cg->same ? apr_hash_get(cg->same->accounts, group->name, APR_HASH_KEY_STRING)
+                            : NULL;
+
+    if (!old)
+        return 0;
+    group->n_fds = old->n_fds;
+    memcpy(group->fds, old->fds, sizeof(group->fds));
+    old->n_fds = 0;
+    return old->is_set && !differences(&old->limits, &group->limits);
+}
+
+apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
+                           const vl_cgroup_limits_t *limits)
+{
+    const char *failed;
+    group_t *group;
+    apr_pool_t *p;
+
+    if (!*cg->path)
+        return APR_SUCCESS;
+    group = apr_pcalloc(cg->pool, sizeof(*group));
+    group->name = vl_cgroup_file_name(cg->pool, account);
+    group->limits = *limits;
+    apr_hash_set(cg->accounts, group->name, APR_HASH_KEY_STRING, group);
+    group->is_set = is_kept(cg, group);
+    if (group->is_set)
+        return APR_SUCCESS;
+    apr_pool_create(&p, cg->pool);
+    failed = make_groups(cg, p, group);
+    group->is_set = !failed;
+    if (failed)
+        cg->reason = apr_pstrdup(cg->pool, failed);
+    apr_pool_destroy(p);
+    return failed ? APR_EGENERAL : APR_SUCCESS;
+}
+
+group_t *vl_cgroup_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *account)
+{
+    return apr_hash_get(cg->accounts, vl_cgroup_file_name(p, account), APR_HASH_KEY_STRING);
+}
+
+/* A directory of a cgroup hierarchy has a link for each of its folders (kernfs_refresh_inode()
+ * in fs/kernfs/inode.c). */
+static apr_uint64_t links_of(const vl_cgroup_t *cg, const controller_t *ctl, const char *below)
+{
+    struct stat info;
+
+    return stat(apr_pstrcat(cg->pool, ctl->mount, cg->path, below, NULL), &info)
+           ? 0 : info.st_nlink;
+}
+
+apr_uint64_t vl_cgroup_links(const vl_cgroup_t *cg)
+{
+    const controller_t *ctl;
+    apr_uint64_t links = 0;
+    int i;
+
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        links += links_of(cg, ctl, "") + links_of(cg, ctl, SERVER_NAME);
+    return links;
+}
+
+const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
+                             const char *account,
+                             const vl_cgroup_limits_t *before,
+                             const vl_cgroup_limits_t *limits)
+{
+    unsigned changed = differences(before, limits);
+    const char *path = vl_cgroup_account_path(cg, p, account), *failed = NULL;
+    group_t *group = vl_cgroup_group(cg, p, account);
+    int c;
+
+    if (!*cg->path)
+        return NULL;
+    /* The next restart looks what the files have. */
+    if (group)
+        group->is_set = 0;
+    for (c = 0; c < VL_CG_CONTROLLERS && !failed; c++) {
+        if (changed & 1u << c)
+            failed = vl_cgroup_set(cg, p, c, path, limits);
+    }
+    if (failed || !(changed & 1u << VL_CG_CPU) || cg->controllers[VL_CG_CPU].version != 2)
+        return failed;
+    return vl_cgroup_set(cg, p, VL_CG_CPU,
+                         vl_cgroup_threads_path(cg, p, vl_cgroup_file_name(p, account)),
+                         limits);
+}
+
+static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
+                           const char *name)
+{
+    if (cg->controllers[VL_CG_CPU].version)
+        rmdir(apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount,
+                          vl_cgroup_threads_path(cg, p, name), NULL));
+    remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
+}
+
+/* Returns 1 if a group of the account still exists. */
+static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
+{
+    const char *path = apr_pstrcat(p, cg->path, "/", name, NULL);
+    const char *threads = vl_cgroup_threads_path(cg, p, name);
+    const controller_t *ctl;
+    int i;
+
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(p, ctl->mount, path, NULL), F_OK)
+            || !access(apr_pstrcat(p, ctl->mount, threads, NULL), F_OK))
+            return 1;
+    }
+    return 0;
+}
+
+/* Removes the groups of `old` that are in `names` and that cg does not use.  cg->left gets
+ * the groups that cannot be removed.  cg may be NULL. */
+static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
+                         vl_cgroup_t *cg)
+{
+    apr_pool_t *p = old->pool;
+    apr_hash_index_t *i;
+
+    for (i = apr_hash_first(p, names); i; i = apr_hash_next(i)) {
+        const char *name = apr_hash_this_key(i);
+
+        if (cg && apr_hash_get(cg->accounts, name, APR_HASH_KEY_STRING))
+            continue;
+        remove_account(old, p, name);
+        if (cg && exists(old, p, name)) {
+            name = apr_pstrdup(cg->pool, name);
+            apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);
+        }
+    }
+}
+
+/* Removes the tree's root and the server's group.  Apache moves back to its original group
+ * unless the next tree has moved it already. */
+static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
+{
+    const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
+
+    if (cg->origin && !(next && next->origin))
+        vl_cgroup_move_self(cg, cg->pool, cg->origin);
+    remove_group(cg, cg->pool, server);
+    remove_group(cg, cg->pool, cg->path);
+}
+
+/* Returns 1 if the root of the tree still exists. */
+static int root_exists(const vl_cgroup_t *cg)
+{
+    const controller_t *ctl;
+    int i;
+
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL), F_OK))
+            return 1;
+    }
+    return 0;
+}
+
+/* Removes what cg does not use of the tree and frees the struct.  If groups of a tree with
+ * another path cannot be removed, the struct moves to the list cg->earlier. */
+static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
+{
+    vl_cgroup_t *same = cg && !strcmp(tree->path, cg->path) ? cg : NULL;
+
+    if (*tree->path) {
+        remove_names(tree, tree->accounts, same);
+        remove_names(tree, tree->left, same);
+        if (!same)
+            remove_tree(tree, cg);
+    }
+    if (*tree->path && cg && !same && root_exists(tree)) {
+        tree->earlier = cg->earlier;
+        cg->earlier = tree;
+    }
+    else {
+        apr_pool_destroy(tree->pool);
+    }
+}
+
+/* Closes the descriptors that no later tree has taken. */
+static void close_fds(const vl_cgroup_t *cg)
+{
+    apr_hash_index_t *i;
+
+    for (i = apr_hash_first(cg->pool, cg->accounts); i; i = apr_hash_next(i)) {
+        group_t *group = apr_hash_this_val(i);
+        int f;
+
+        for (f = 0; group->n_fds && f <= VL_CG_CONTROLLERS; f++) {
+            if (group->fds[f] >= 0)
+                close(group->fds[f]);
+        }
+        group->n_fds = 0;
+    }
+}
+
+void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
+{
+    vl_cgroup_t *earlier;
+
+    for (; old; old = earlier) {
+        earlier = old->earlier;
+        close_fds(old);
+        remove_or_keep(old, cg);
+    }
+    if (cg) {
+        cg->same = NULL;
+        cg->links = vl_cgroup_links(cg);
+    }
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_charge.h"
+
+#include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+
+/* The moving average of an account's service time uses a factor of 1/8 per request, like
+ * TCP's smoothed round-trip time (RFC 6298, alpha). */
+#define SERVICE_SHIFT 3
+/* If the child that gives credit has not done so for this long, another one does. */
+#define READER_TIMEOUT_US 500000
+/* The meaning of "in the last seconds" in vl_charge_has_outside(). */
+#define OUTSIDE_US (5 * APR_USEC_PER_SEC)
+/* An advance is for this much of a request's time in service at most: the sampler has
+ * charged earlier time while the request ran. */
+#define ADVANCE_MOST_US 100000
+/* Hosts that are given credit while the segment lock is held once. */
+#define CREDIT_BATCH 256
+
+/* Counts us of CPU time, used in the last busy_us, for the status page. */
+static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
+{
+    a->metrics.charged_us += us;
+    vl_rate_add(&a->rate, vl_clock_us(), busy_us, us);
+}
+
+void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account,
+                           apr_uint64_t us)
+{
+    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
+    count_charge(&shm->accounts[account], us, us);
+}
+
+void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    vl_charge_part_locked(shm, account, us);
+    vl_segment_unlock(shm);
+}
+
+/* Returns the advance for the back ends of a request that was in service for busy_us. */
+static apr_uint64_t advance_locked(account_t *a, apr_uint64_t busy_us)
+{
+    apr_uint64_t most = busy_us < ADVANCE_MOST_US ? busy_us : ADVANCE_MOST_US, us;
+
+    us = most * a->backend_permille / 1000;
+    a->backend_busy_us += most;
+    a->backend_advance_us += us;
+    return us;
+}
+
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (cost->cpu_us > cost->charged_us)
+        count_charge(a, cost->busy_us, cost->cpu_us - cost->charged_us);
+    __atomic_store_n(&a->thread_us, vl_average(a->thread_us, cost->cpu_us), __ATOMIC_RELAXED);
+    a->metrics.busy_us += cost->busy_us;
+    a->metrics.cpu_us += cost->cpu_us;
+    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
+                     - (a->service_us >> SERVICE_SHIFT);
+    return cost->cpu_us + advance_locked(a, cost->busy_us);
+}
+
+void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                       apr_uint64_t database_us, vl_cost_by_e by)
+{
+    account_t *a = &shm->accounts[account];
+    apr_int64_t now_us = vl_clock_us();
+    apr_uint64_t permille;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    vl_queue_charge(&shm->queue, account, (apr_int64_t)us - (apr_int64_t)a->backend_advance_us);
+    a->metrics.backend_us += us;
+    a->metrics.database_us += database_us;
+    if (now_us > a->backend_at)
+        a->database_permille = vl_average(a->database_permille,
+                                          database_us * 1000 / (apr_uint64_t)(now_us - a->backend_at));
+    a->backend_at = now_us;
+    if (us)
+        count_charge(a, 0, us);
+    if (a->backend_busy_us) {
+        permille = us * 1000 / a->backend_busy_us;
+        a->backend_permille = vl_average(a->backend_permille, permille < 1000 ? permille : 1000);
+    }
+    a->backend_busy_us = a->backend_advance_us = 0;
+    a->cost_by = by;
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account)
+{
+    vl_charge_backend(shm, account, 0, 0, shm->accounts[account].cost_by);
+    shm->accounts[account].database_permille = 0;
+    shm->accounts[account].backend_permille = 0;
+}
+
+void vl_charge_outside(vl_shm_t *shm, apr_int64_t now_us)
+{
+    __atomic_store_n(&shm->head->outside_at, now_us, __ATOMIC_RELAXED);
+}
+
+int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_int64_t at = __atomic_load_n(&shm->head->outside_at, __ATOMIC_RELAXED);
+
+    return at && now_us - at < OUTSIDE_US;
+}
+
+/* Gives credit to the accounts from the i-th on, to the n-th. Requires the segment lock. */
+static void give_credit_locked(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t n,
+                               apr_int64_t passed_us)
+{
+    apr_uint32_t a;
+
+    for (; i < n && passed_us > 0; i++) {
+        a = vl_segment_account(shm, i);
+        if (vl_queue_is_capped(&shm->queue, a))
+            vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
+    }
+}
+
+/* Gives credit to the hosts, in batches, because there may be many. */
+static void give_hosts_credit(vl_shm_t *shm, apr_int64_t passed_us)
+{
+    apr_uint32_t i = shm->head->used, n;
+
+    while (shm->hosts->capped && i < vl_segment_count(shm)
+           && vl_segment_lock_child(shm) == APR_SUCCESS) {
+        n = i + CREDIT_BATCH < vl_segment_count(shm) ? i + CREDIT_BATCH
+                                                     : vl_segment_count(shm);
+        give_credit_locked(shm, i, n, passed_us);
+        i = n;
+        vl_dispatch_and_unlock(shm);
+    }
+}
+
+int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us)
+{
+    head_t *head = shm->head;
+    apr_int64_t passed_us;
+    int gives;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    passed_us = now_us - head->read_at;
+    gives = head->reader == shm->self || passed_us > READER_TIMEOUT_US || passed_us < 0;
+    if (gives) {
+        give_credit_locked(shm, 0, head->used, passed_us);
+        head->reader = shm->self;
+        head->read_at = now_us;
+    }
+    vl_dispatch_and_unlock(shm);
+    if (gives)
+        give_hosts_credit(shm, passed_us);
+    return gives;
+}
+
+void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    /* A smaller number means that the group was created again. */
+    a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
+    a->kills = kills;
+    vl_segment_unlock(shm);
+}

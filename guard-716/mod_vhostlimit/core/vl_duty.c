@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_duty.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <apr_strings.h>
+
+#include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+#include "core/vl_slot.h"
+
+static task_t *entry_of(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
+{
+    return &shm->tasks[(apr_size_t)child * VL_TASKS_MAX + i];
+}
+
+static long futex(apr_uint32_t *word, int op, apr_uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+static pid_t this_thread(void)
+{
+    static __thread pid_t tid;
+
+    if (!tid)
+        tid = (pid_t)syscall(SYS_gettid);
+    return tid;
+}
+
+void vl_duty_wake_sampler(vl_shm_t *shm)
+{
+    apr_uint32_t *sleeps = &shm->sampler->sleeps;
+
+    if (!__atomic_load_n(sleeps, __ATOMIC_RELAXED))
+        return;
+    shm->sampler->woken_at = vl_clock_us();
+    if (__atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
+        futex(sleeps, FUTEX_WAKE, 1, NULL);
+}
+
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
+{
+    return entry_of(shm, child, i);
+}
+
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
+                   int port)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        vl_duty_fill(shm, i, account + 1, client_fd, port);
+}
+
+void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
+                  int port)
+{
+    const apr_uint32_t *sleeps = &shm->sampler->sleeps;
+    task_t *task = entry_of(shm, shm->self, i);
+
+    task->tid = this_thread();
+    task->client_fd = client_fd;
+    task->port = port;
+    __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&task->account, word, __ATOMIC_RELEASE);
+    if (i >= shm->children[shm->self].tasks)
+        __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);    /* see must_not_sleep() */
+    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == VL_UNTIL_BEGIN)
+        vl_duty_wake_sampler(shm);
+}
+
+void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        __atomic_store_n(&entry_of(shm, shm->self, i)->account, 0, __ATOMIC_RELEASE);
+}
+
+void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        __atomic_store_n(&entry_of(shm, shm->self, i)->paused, paused, __ATOMIC_RELAXED);
+}
+
+void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
+{
+    apr_uint32_t c, i;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        pid_t pid = __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED);
+        apr_uint32_t n = __atomic_load_n(&shm->children[c].tasks, __ATOMIC_ACQUIRE);
+
+        for (i = 0; pid && i < n; i++) {
+            const task_t *task = entry_of(shm, c, i);
+            task_t copy = { .account = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE) };
+
+            if (!copy.account || __atomic_load_n(&task->paused, __ATOMIC_RELAXED))
+                continue;
+            copy.account = vl_duty_account(copy.account);
+            copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
+            copy.tid = task->tid;
+            copy.client_fd = task->client_fd;
+            copy.port = task->port;
+            see(data, pid, c, i, &copy);
+        }
+    }
+}
+
+apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
+{
+    apr_uint32_t wants = cpu * VL_AUTO_PER_CPU, duty;
+
+    if (awake >= 1000)
+        return 1000;
+    duty = wants * 1000 / (wants + 1000 - awake);
+    if (duty > awake)
+        duty = awake;
+    return duty > VL_DUTY_MIN ? duty : VL_DUTY_MIN;
+}
+
+apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].served_us, __ATOMIC_RELAXED);
+}
+
+void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
+{
+    apr_size_t i;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->queue.duty = average;
+    for (i = 0; i < n; i++) {
+        vl_queue_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
+                          duties[i].idle);
+        shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
+    }
+    vl_dispatch_and_unlock(shm);
+}
+
+vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)
+{
+    return shm->sampler;
+}
+
+void vl_duty_want_calls(vl_shm_t *shm)
+{
+    vl_sampler_state_t *sampler = shm->sampler;
+
+    if (!__atomic_load_n(&sampler->calls_wanted, __ATOMIC_RELAXED))
+        __atomic_store_n(&sampler->calls_wanted, 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) == VL_UNTIL_CALLS)
+        vl_duty_wake_sampler(shm);
+}
+
+int vl_duty_calls_wanted(vl_shm_t *shm)
+{
+    return __atomic_exchange_n(&shm->sampler->calls_wanted, 0, __ATOMIC_ACQ_REL);
+}
+
+/* Returns the entry for the account and the address: one that exists, a free one, or the oldest. */
+static vl_spent_t *find_spent(vl_spent_t *spent, apr_uint32_t account, const char *address)
+{
+    vl_spent_t *oldest = spent, *each;
+
+    for (each = spent; each < spent + VL_SPENT_MAX && each->account; each++) {
+        if (each->account == account + 1 && !strncmp(each->address, address, sizeof(each->address) - 1))
+            return each;
+        if (each->at_us < oldest->at_us)
+            oldest = each;
+    }
+    return each < spent + VL_SPENT_MAX ? each : oldest;
+}
+
+void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                   apr_uint64_t us)
+{
+    vl_spent_t *all = shm->sampler->spent, *spent = &all[*entry];
+
+    if (spent->account != account + 1
+        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+        spent = find_spent(all, account, address);
+        *entry = (apr_uint32_t)(spent - all);
+    }
+    if (spent->account != account + 1
+        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+        __atomic_store_n(&spent->us, 0, __ATOMIC_RELAXED);
+        apr_cpystrn(spent->address, address, sizeof(spent->address));
+        __atomic_store_n(&spent->account, account + 1, __ATOMIC_RELEASE);
+    }
+    spent->at_us = vl_clock_us();
+    __atomic_add_fetch(&spent->us, us, __ATOMIC_RELAXED);
+}
+
+int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
+                  vl_spent_t *ret_spent)
+{
+    const vl_spent_t *spent = shm->sampler->spent;
+    apr_uint32_t whose = 1;
+
+    for (; *i < VL_SPENT_MAX && whose; ++*i) {
+        whose = __atomic_load_n(&spent[*i].account, __ATOMIC_ACQUIRE);
+        if (whose != account + 1)
+            continue;
+        *ret_spent = spent[(*i)++];
+        return 1;
+    }
+    return 0;
+}
+
+int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
+{
+    apr_uint32_t call = caller == VL_NO_FLOW ? VL_CALL_OF_UNKNOWN : caller + 1;
+
+    return !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
+}
+
+void vl_duty_forget_call(vl_shm_t *shm, int port)
+{
+    __atomic_store_n(&shm->sampler->calls[port], 0, __ATOMIC_RELEASE);
+}
+
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
+{
+    return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
+}
+
+void vl_duty_begin_backend(vl_shm_t *shm)
+{
+    vl_sampler_state_t *sampler = shm->sampler;
+
+    if (!__atomic_load_n(&sampler->backend_began, __ATOMIC_RELAXED))
+        __atomic_store_n(&sampler->backend_began, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_SEQ_CST) == VL_UNTIL_ENGAGED)
+        vl_duty_wake_sampler(shm);
+}
+
+int vl_duty_backend_began(vl_shm_t *shm)
+{
+    return __atomic_exchange_n(&shm->sampler->backend_began, 0, __ATOMIC_ACQ_REL);
+}
+
+/* vl_duty_see_fn */
+static void note_any(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                     const task_t *task)
+{
+    *(int *)data = 1;
+}
+
+/* Returns 1 if the sampler would miss what it sleeps for: it has happened since it last looked,
+ * before the child could see that it sleeps. */
+static int must_not_sleep(vl_shm_t *shm, vl_until_e until)
+{
+    int any = 0;
+
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (until == VL_UNTIL_ENGAGED)
+        return __atomic_load_n(&shm->head->engage.engaged, __ATOMIC_ACQUIRE)
+               || __atomic_load_n(&shm->sampler->backend_began, __ATOMIC_ACQUIRE);
+    if (until == VL_UNTIL_BEGIN)
+        vl_duty_tasks(shm, note_any, &any);
+    return any;
+}
+
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
+{
+    const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,
+                                      timeout_us % APR_USEC_PER_SEC * 1000 };
+    apr_uint32_t *sleeps = &shm->sampler->sleeps;
+
+    __atomic_store_n(sleeps, until, __ATOMIC_RELEASE);
+    if (!must_not_sleep(shm, until))
+        futex(sleeps, FUTEX_WAIT, until, timeout_us ? &timeout : NULL);
+    __atomic_store_n(sleeps, 0, __ATOMIC_RELEASE);
+}

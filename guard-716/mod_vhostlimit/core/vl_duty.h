@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_DUTY_H
+#define VL_DUTY_H
+
+/* What the children and the sampler (cost/vl_sampler.h) tell each other about running
+ * requests.
+ *
+ * Each child lists its running requests in a table of tasks: which thread runs which
+ * account's request for which client. The sampler is another process. It reads the tables a
+ * few times in a second, looks what each thread waits for, and publishes the duty of each
+ * account: the part of their time in which its requests want a processor.
+ *
+ * This file owns, in the segment, the tables and the sampler's state. Only the child writes
+ * its table. An entry is valid while its account is not 0; its serial number tells two
+ * requests apart. Lock: none for the tables (entries are atomic). vl_duty_publish() takes
+ * the segment lock. */
+
+#include <sys/types.h>
+
+#include <apr_errno.h>
+#include <apr_time.h>
+
+typedef struct vl_shm_t vl_shm_t;
+
+/* Running requests of one child that the sampler can see. Further ones count with the duty
+ * of their account. */
+#define VL_TASKS_MAX 2048
+
+typedef struct task_t {
+    apr_uint32_t account;           /* 1 + the account, and a TASK_ flag; 0: the entry is free */
+    int port;                       /* of the client, if it is on this machine; else 0 */
+    apr_uint32_t serial;            /* changes with each request */
+    pid_t tid;                      /* the thread */
+    int client_fd;                  /* socket of its client, or -1 */
+    int paused;                     /* it holds no slot: its thread waits for the client */
+    apr_uint32_t load;              /* what a listed request counts, permille of a slot */
+    apr_uint32_t charged;           /* ... and what its slot was charged in advance */
+} task_t;
+
+/* The request is listed (vl_engage.h); it was, and has been given a slot. */
+#define TASK_LISTED 0x40000000u
+#define TASK_ADOPTED 0x80000000u
+/* ... and it uses no thread of the MPM; it has lost its slot, and its thread is counted. */
+#define TASK_STREAM 0x20000000u
+#define TASK_DISOWNED 0x10000000u
+
+/* Returns the account of task_t.account. */
+static inline apr_uint32_t vl_duty_account(apr_uint32_t word)
+{
+    return (word & ~(TASK_LISTED | TASK_ADOPTED | TASK_STREAM | TASK_DISOWNED)) - 1;
+}
+
+/* CPU time that an account was charged for one back end, for the status page. */
+#define VL_SPENT_MAX 2048
+#define VL_ADDRESS_SIZE 80
+typedef struct vl_spent_t {
+    apr_uint32_t account;           /* 1 + the account; 0: the entry is free; atomic */
+    apr_uint64_t us;                /* atomic */
+    apr_int64_t at_us;              /* when it was last charged */
+    char address[VL_ADDRESS_SIZE];
+} vl_spent_t;
+
+/* States of the sampler, for the status page. */
+typedef enum {
+    VL_SAMPLER_NONE,                /* it has not run */
+    VL_SAMPLER_RUNS,
+    VL_SAMPLER_BLIND                /* it may not read /proc of other processes */
+} vl_sampler_e;
+
+typedef struct vl_sampler_state_t {
+    vl_sampler_e state;
+    apr_int64_t round_at;           /* when it last completed a round, us */
+    int backend_began;              /* see vl_duty_begin_backend() */
+    apr_int64_t woken_at;           /* when a request or the server last woke it, us */
+    apr_uint32_t round_us;          /* CPU time of a round, average */
+    apr_uint32_t processes;         /* back-end processes that it watches */
+    apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
+    char unread[VL_ADDRESS_SIZE + 64];  /* a database whose sessions are not seen, and why, or "" */
+    apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs, 2
+                                     * between two rounds, 0 while it works */
+    vl_spent_t spent[VL_SPENT_MAX];
+    int calls_wanted;               /* see vl_duty_want_calls(); atomic */
+    apr_uint32_t calls[65536];      /* of each port: see vl_duty_call(); atomic */
+} vl_sampler_state_t;
+
+/* Enters a request that the calling thread runs into entry i of this child's table, or frees
+ * the entry. */
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
+                   int port);
+void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
+/* Core: entry i of a child, and filling in one of this child. word: task_t.account. */
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
+void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
+                  int port);
+/* Ends the sampler's sleep. */
+void vl_duty_wake_sampler(vl_shm_t *shm);
+/* A listed request begins that may wait for a back end: the sampler of a dormant server looks. */
+void vl_duty_begin_backend(vl_shm_t *shm);
+/* Sampler: returns 1 if that has happened since the last call. */
+int vl_duty_backend_began(vl_shm_t *shm);
+/* paused: the request of entry i has given its slot back. */
+void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
+
+/* Sampler: calls `see` with a copy of each valid entry that is not paused. child: its number,
+ * i: the entry's. */
+typedef void vl_duty_see_fn(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                            const task_t *task);
+void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data);
+
+/* What the sampler knows of one account. */
+typedef struct vl_duty_t {
+    apr_uint32_t account;
+    apr_uint32_t duty;              /* see vl_queue_set_duty() */
+    apr_uint32_t asleep, idle;
+    apr_uint32_t database_waits;    /* its requests that wait for a database */
+} vl_duty_t;
+
+/* Sampler: returns the number of running requests of the account. Takes no lock. */
+apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns the duty of requests that were seen awake for a part of their time and had a part of a
+ * processor each; all in permille. On a crowded processor they are awake for long without having
+ * it, and a limit of what is awake would let fewer of them run than can use their share. So what
+ * counts is how long they would be awake if VL_AUTO_PER_CPU requests shared the processor. */
+apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu);
+/* Sampler: returns the CPU time that the account was charged since the start, us. Takes no lock. */
+apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account);
+/* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
+void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
+/* Calls: a running request waits for this server itself, directly or in its back end. The
+ * sampler sees it, and notes the port of the client's end and the caller's account. A call must
+ * not wait behind its callers (VL_ASK_CALL), and is charged to the caller.
+ * vl_duty_want_calls(): a connection of this machine is queued; the sampler looks soon.
+ * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
+ * the account, or VL_NO_FLOW if several may have called.
+ * vl_duty_forget_call(): it does not see it any more.
+ * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
+ * None takes a lock. */
+void vl_duty_want_calls(vl_shm_t *shm);
+int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller);
+void vl_duty_forget_call(vl_shm_t *shm, int port);
+#define VL_CALL_OF_UNKNOWN ((apr_uint32_t)-1)
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port);
+/* Sampler: returns 1 if calls are wanted since the last time it asked. */
+int vl_duty_calls_wanted(vl_shm_t *shm);
+/* Sampler: adds to what the account was charged for the back end at this address. *entry: where,
+ * 0 at first. If there are too many, the oldest is forgotten. */
+void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                   apr_uint64_t us);
+/* Copies the next entry of the account from *i on, and moves *i behind it. Returns 0 if there is
+ * none. */
+int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
+                  vl_spent_t *ret_spent);
+/* Sampler: its state, which it writes. Others read it. */
+vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
+/* Sampler: sleeps for up to timeout_us (0: without an end), or until a request begins, calls are
+ * wanted, or the server becomes engaged or vl_duty_begin_backend() was called. */
+typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED } vl_until_e;
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until);
+
+#endif

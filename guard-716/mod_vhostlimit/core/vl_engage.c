@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_engage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/vl_clock.h"
+#include "core/vl_charge.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+
+/* Names the form in which the tests of this project run. */
+#define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
+
+static vl_engage_t *state_of(const vl_shm_t *shm)
+{
+    return &shm->head->engage;
+}
+
+int vl_engage_is_dormant(const vl_shm_t *shm)
+{
+    return !__atomic_load_n(&state_of(shm)->engaged, __ATOMIC_ACQUIRE);
+}
+
+vl_engage_t vl_engage_state(const vl_shm_t *shm)
+{
+    return *state_of(shm);
+}
+
+const char *vl_engage_why(vl_engaged_e why)
+{
+    static const char *const names[] = { "slots", "threads", "limit", "always" };
+
+    return names[why];
+}
+
+/* --- listed requests get slots ---------------------------------------------- */
+
+static apr_uint32_t most_of(const vl_flow_t *flow)
+{
+    apr_uint32_t most = flow->limits.concurrency, part = flow->part.concurrency;
+
+    return part && (!most || part < most) ? part : most;
+}
+
+static void uncount(vl_shm_t *shm, child_t *child, const task_t *task, apr_uint32_t word)
+{
+    apr_uint32_t account = vl_duty_account(word);
+
+    if (most_of(&shm->queue.flows[account]))
+        __atomic_store_n(&state_of(shm)->at_limit, 0, __ATOMIC_RELAXED);
+
+    if (!(word & TASK_STREAM))
+        __atomic_sub_fetch(&child->listed, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&child->listed_load, task->load, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&state_of(shm)->load, task->load, __ATOMIC_RELAXED);
+}
+
+static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
+{
+    cell_t *cell = vl_segment_cell(shm, c, account);
+    child_t *child = &shm->children[c];
+
+    cell->running += (apr_uint32_t)by;
+    child->running += (apr_uint32_t)by;
+    cell->streams += (apr_uint32_t)(by * stream);
+    child->streams += (apr_uint32_t)(by * stream);
+}
+
+/* Counts a thread that the account occupies without a slot (vl_slot.h). */
+static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
+{
+    vl_segment_cell(shm, c, account)->occupied += (apr_uint32_t)by;
+    shm->children[c].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
+/* The request may end at any time, so the slot is taken first. */
+static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
+{
+    apr_uint32_t word = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE);
+    apr_uint32_t account = vl_duty_account(word), listed = word;
+    int stream = (word & TASK_STREAM) != 0;
+
+    if (!(word & TASK_LISTED))
+        return;
+    task->charged = vl_queue_begin_now(&shm->queue, account);
+    hold(shm, c, account, stream, 1);
+    if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
+                                    0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        uncount(shm, &shm->children[c], task, word);
+        return;
+    }
+    hold(shm, c, account, stream, -1);
+    vl_queue_cancel(&shm->queue, account, task->charged);
+}
+
+static void adopt_child_locked(vl_shm_t *shm, apr_uint32_t c)
+{
+    apr_uint32_t i, n = __atomic_load_n(&shm->children[c].tasks, __ATOMIC_ACQUIRE);
+
+    for (i = 0; shm->children[c].pid && i < n; i++)
+        adopt_task_locked(shm, c, vl_duty_task(shm, c, i));
+}
+
+/* --- changes of the state --------------------------------------------------- */
+
+static void change_locked(vl_shm_t *shm, int engaged, vl_engaged_e why)
+{
+    vl_engage_t *state = state_of(shm);
+
+    state->why = why;
+    state->changes++;
+    state->since_us = vl_clock_us();
+    state->busy_us = vl_clock_us();
+    state->at_limit = 0;
+    __atomic_store_n(&state->engaged, engaged, __ATOMIC_RELEASE);
+}
+
+/* Other children must notice at once: their MPM accepts in one state, their acceptor in the
+ * other. */
+static void tell(vl_shm_t *shm)
+{
+    vl_dispatch_wake_all(shm);
+    vl_dispatch_wake_self(shm);
+    vl_duty_wake_sampler(shm);
+}
+
+static void engage(vl_shm_t *shm, vl_engaged_e why)
+{
+    apr_uint32_t c;
+    int is_first;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    is_first = vl_engage_is_dormant(shm);
+    if (is_first) {
+        change_locked(shm, 1, why);
+        for (c = 0; c < shm->head->columns; c++)
+            adopt_child_locked(shm, c);
+    }
+    if (why == VL_ENGAGED_ALWAYS)
+        state_of(shm)->why = why;
+    vl_segment_unlock(shm);
+    if (is_first)
+        tell(shm);
+}
+
+/* Returns 1 if a site's own limit keeps the server engaged. */
+static int limit_is_near_locked(const vl_shm_t *shm)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        apr_uint32_t account = vl_segment_account(shm, i);
+        const vl_flow_t *flow = &shm->queue.flows[account];
+        apr_uint32_t most = vl_queue_limits(&shm->queue, account).concurrency;
+
+        if (flow->running && ((most && flow->running >= most)
+                              || vl_queue_is_capped(&shm->queue, account)))
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns 1 if nothing is queued and at most half of the slots and threads are in use. */
+static int is_calm_locked(const vl_shm_t *shm)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+    apr_uint32_t c;
+
+    if (q->waiting || q->load > (apr_uint64_t)q->slots * 500)
+        return 0;
+    for (c = 0; c < shm->head->columns; c++) {
+        const child_t *child = &shm->children[c];
+
+        if ((child->running - child->streams + child->occupied) * 2 > child->threads)
+            return 0;
+    }
+    return !limit_is_near_locked(shm);
+}
+
+static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us)
+{
+    vl_engage_t *state = state_of(shm);
+
+    if (state->form == VL_FORM_TOGGLED)
+        return state->why != VL_ENGAGED_ALWAYS && !shm->queue.head->waiting;
+    if (!is_calm_locked(shm))
+        state->busy_us = now_us;
+    return state->form == VL_FORM_USUAL && state->why != VL_ENGAGED_ALWAYS
+           && now_us - state->busy_us >= VL_CALM_US;
+}
+
+void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us)
+{
+    int rests = 0;
+
+    if (vl_engage_is_dormant(shm)) {
+        if (state_of(shm)->form == VL_FORM_TOGGLED)
+            engage(shm, VL_ENGAGED_SLOTS);
+        return;
+    }
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    adopt_child_locked(shm, shm->self);
+    if (!vl_engage_is_dormant(shm) && shm->head->reader == shm->self)
+        rests = rests_now_locked(shm, now_us);
+    if (rests)
+        change_locked(shm, 0, state_of(shm)->why);
+    vl_dispatch_and_unlock(shm);
+    if (rests)
+        tell(shm);
+}
+
+void vl_engage_post_config(vl_shm_t *shm, int may_rest)
+{
+    const char *form = getenv(FORM_VARIABLE);
+    vl_engage_t *state = state_of(shm);
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    state->form = !form ? VL_FORM_USUAL : !strcmp(form, "toggled") ? VL_FORM_TOGGLED
+                                                                    : VL_FORM_ENGAGED;
+    if (!state->since_us)
+        state->since_us = vl_clock_us();
+    if (!may_rest || state->form == VL_FORM_ENGAGED) {
+        state->why = VL_ENGAGED_ALWAYS;
+        __atomic_store_n(&state->engaged, 1, __ATOMIC_RELEASE);
+    }
+    else if (state->engaged && state->why == VL_ENGAGED_ALWAYS) {
+        state->why = VL_ENGAGED_SLOTS;
+    }
+    vl_segment_unlock(shm);
+}
+
+/* --- lines ------------------------------------------------------------------ */
+
+/* Returns 1 if more than four fifths of this child's threads are busy. HTTP/2 connections occupy
+ * theirs while their streams run. */
+static int threads_are_short(const child_t *child)
+{
+    apr_uint32_t busy = __atomic_load_n(&child->listed, __ATOMIC_RELAXED)
+                        + __atomic_load_n(&child->accepted, __ATOMIC_RELAXED)
+                        + __atomic_load_n(&child->occupied, __ATOMIC_RELAXED);
+
+    return busy * 5 > child->threads * 4;
+}
+
+/* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
+ * it. holds: its site has others, so it may not use the last fifth (vl_admit_slot()). */
+static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty, int holds)
+{
+    apr_uint64_t slots = (apr_uint64_t)shm->queue.head->slots * 1000;
+    apr_uint64_t used = (apr_uint64_t)load + shm->queue.head->load;
+
+    return used + duty > slots || (holds && slots - used <= slots / 5);
+}
+
+int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
+{
+    const vl_flow_t *flow = account_1 ? &shm->queue.flows[account_1 - 1] : NULL;
+    apr_uint32_t duty = flow ? vl_queue_duty(&shm->queue, account_1 - 1) : 1000, most, n;
+
+    if (!vl_engage_is_dormant(shm))
+        return 0;
+    most = flow ? most_of(flow) : 0;
+    n = flow ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
+    if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED), duty, n > 0)) {
+        engage(shm, VL_ENGAGED_SLOTS);
+        return 0;
+    }
+    if (flow ? !most || n + flow->running < most
+             : !__atomic_load_n(&state_of(shm)->at_limit, __ATOMIC_RELAXED))
+        return 1;
+    engage(shm, VL_ENGAGED_LIMIT);
+    return 0;
+}
+
+void vl_engage_threads_are_short(vl_shm_t *shm)
+{
+    engage(shm, VL_ENGAGED_THREADS);
+}
+
+void vl_engage_always(vl_shm_t *shm)
+{
+    engage(shm, VL_ENGAGED_ALWAYS);
+}
+
+void vl_engage_accepted(vl_shm_t *shm)
+{
+    child_t *child = &shm->children[shm->self];
+
+    __atomic_add_fetch(&child->accepted, 1, __ATOMIC_RELAXED);
+    if (threads_are_short(child))
+        engage(shm, VL_ENGAGED_THREADS);
+}
+
+void vl_engage_begun(vl_shm_t *shm)
+{
+    __atomic_sub_fetch(&shm->children[shm->self].accepted, 1, __ATOMIC_RELAXED);
+}
+
+/* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */
+static int crosses(vl_shm_t *shm, const task_t *task, apr_uint32_t word, vl_engaged_e *ret_why)
+{
+    apr_uint32_t account = vl_duty_account(word);
+    int stream = (word & TASK_STREAM) != 0;
+    const vl_flow_t *flow = &shm->queue.flows[account];
+    apr_uint32_t most = most_of(flow), n;
+    child_t *child = &shm->children[shm->self];
+    apr_int64_t load;
+
+    __atomic_add_fetch(&child->listed_load, task->load, __ATOMIC_RELAXED);
+    if (!stream)
+        __atomic_add_fetch(&child->listed, 1, __ATOMIC_RELAXED);
+    n = __atomic_add_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED);
+    load = __atomic_fetch_add(&state_of(shm)->load, task->load, __ATOMIC_RELAXED);
+    *ret_why = VL_ENGAGED_LIMIT;
+    if (vl_queue_is_capped(&shm->queue, account) || (most && n + flow->running > most))
+        return 1;
+    if (most && n + flow->running == most)
+        __atomic_store_n(&state_of(shm)->at_limit, 1, __ATOMIC_RELAXED);
+    *ret_why = VL_ENGAGED_THREADS;
+    if (!stream && threads_are_short(child))
+        return 1;
+    *ret_why = VL_ENGAGED_SLOTS;
+    return slots_are_full(shm, load, task->load, n > 1 || flow->running);
+}
+
+int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
+                   int stream)
+{
+    apr_uint32_t word = (account + 1) | TASK_LISTED | (stream ? TASK_STREAM : 0);
+    vl_engaged_e why;
+    task_t *task;
+
+    if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
+        return 0;
+    task = vl_duty_task(shm, shm->self, i);
+    task->load = vl_queue_duty(&shm->queue, account);
+    if (crosses(shm, task, word, &why)) {
+        uncount(shm, &shm->children[shm->self], task, word);
+        engage(shm, why);
+        return 0;
+    }
+    vl_duty_fill(shm, i, word, client_fd, 0);
+    return 1;
+}
+
+/* The process that gives the slot reads the entry until it releases the lock. */
+int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
+{
+    task_t *task = vl_duty_task(shm, shm->self, i);
+    apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_ACQ_REL);
+
+    if (word & TASK_LISTED)
+        uncount(shm, &shm->children[shm->self], task, word);
+    if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    if (word & TASK_DISOWNED) {
+        occupy(shm, shm->self, vl_duty_account(word), -1);
+        vl_dispatch_and_unlock(shm);
+        return 0;
+    }
+    vl_segment_unlock(shm);
+    memset(ret_ticket, 0, sizeof(*ret_ticket));
+    ret_ticket->account = vl_duty_account(word);
+    ret_ticket->charged = task->charged;
+    ret_ticket->stream = (word & TASK_STREAM) != 0;
+    return 1;
+}
+
+void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_t serial)
+{
+    task_t *task = vl_duty_task(shm, c, i);
+    apr_uint32_t word = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE);
+    apr_uint32_t account = vl_duty_account(word);
+    int stream = (word & TASK_STREAM) != 0;
+
+    if (!(word & TASK_ADOPTED) || vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    if (__atomic_load_n(&task->serial, __ATOMIC_RELAXED) == serial
+        && __atomic_compare_exchange_n(&task->account, &word, (word & ~TASK_ADOPTED)
+                                       | (stream ? 0 : TASK_DISOWNED), 0,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        hold(shm, c, account, stream, -1);
+        occupy(shm, c, account, !stream);
+        vl_queue_cancel(&shm->queue, account, task->charged);
+    }
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_engage_count(vl_shm_t *shm, apr_uint32_t account)
+{
+    account_t *a = &shm->accounts[account];
+
+    __atomic_add_fetch(&a->metrics.requests, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&a->waits[0], 1, __ATOMIC_RELAXED);
+}
+
+/* The account's virtual time goes on as if its requests had held slots one after the other, so
+ * that it has no other debt when the server becomes engaged. */
+void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests,
+                      apr_uint64_t busy_us, apr_uint64_t cpu_us)
+{
+    vl_cost_t cost = { .cpu_us = cpu_us / requests, .busy_us = busy_us / requests };
+    apr_uint64_t rest_us = cpu_us - cost.cpu_us;
+    apr_uint32_t charged;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    charged = vl_queue_begin_now(&shm->queue, account);
+    vl_queue_end(&shm->queue, account, charged,
+                 vl_charge_end_locked(shm, account, &cost));
+    vl_charge_part_locked(shm, account, rest_us);
+    shm->accounts[account].metrics.cpu_us += rest_us;
+    shm->accounts[account].metrics.busy_us += busy_us - cost.busy_us;
+    vl_dispatch_and_unlock(shm);
+}

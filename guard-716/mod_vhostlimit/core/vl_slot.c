@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_slot.h"
+
+#include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+
+static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
+                             vl_ticket_t *ticket)
+{
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    child_t *child = &shm->children[shm->self];
+
+    ticket->account = account;
+    ticket->charged = vl_queue_begin_now(&shm->queue, account);
+    ticket->stream = stream;
+    ticket->call = 0;
+    ticket->caller = ticket->client_us = 0;
+    cell->running++;
+    child->running++;
+    cell->streams += (apr_uint32_t)stream;
+    child->streams += (apr_uint32_t)stream;
+}
+
+static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    cell_t *cell = vl_segment_cell(shm, shm->self, ticket->account);
+    child_t *child = &shm->children[shm->self];
+
+    cell->running--;
+    child->running--;
+    cell->streams -= ticket->stream;
+    child->streams -= ticket->stream;
+    child->calls -= ticket->call;
+    shm->head->calls -= ticket->call;
+    child->ended++;
+}
+
+void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    free_slot_locked(shm, ticket);
+    vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+}
+
+static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
+                          apr_int64_t since_us)
+{
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+
+    /* The child tells the rest when it has queued the waiter (vl_inside.h). */
+    if (!cell->waiting)
+        __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
+    __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
+    vl_queue_arrive(&shm->queue, account);
+}
+
+/* Returns the number of other children that have deferred connections of the account and no
+ * queued one. Each gets the next place, so that clients in a child with few of them do not
+ * wait for the queue of another child. */
+static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t left = shm->accounts[account].deferred
+                        - vl_segment_cell(shm, shm->self, account)->deferred;
+    apr_uint32_t c, n = 0;
+
+    for (c = 0; left && c < shm->head->columns; c++) {
+        const cell_t *cell = vl_segment_cell(shm, c, account);
+
+        if (c == shm->self)
+            continue;
+        left -= cell->deferred;
+        n += cell->deferred && !cell->waiting;
+    }
+    return n;
+}
+
+/* Returns 1 if one more connection of the account fits into this child's part of the queue.
+ * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
+static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
+{
+    const cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    apr_uint64_t limit = vl_segment_limits(shm, account)->queue;
+    apr_uint64_t waiting = shm->queue.flows[account].waiting;
+    apr_uint64_t all = waiting + shm->accounts[account].deferred
+                       + (apr_uint64_t)more;
+    apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
+                        + (apr_uint64_t)more;
+
+    if (!cell->waiting || all <= limit)
+        return waiting < limit;
+    return waiting + children_with_only_deferred_locked(shm, account) < limit
+           && cell->waiting < (limit * here + all - 1) / all;
+}
+
+apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                             vl_wait_e how, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (how == VL_WAIT_ASK && vl_admit(shm, account, VL_ASK_NEW) == VL_ADMITTED) {
+        take_slot_locked(shm, account, 0, ret_ticket);
+        vl_segment_unlock(shm);
+        return APR_SUCCESS;
+    }
+    if (how == VL_WAIT_AGAIN
+        || (how == VL_WAIT ? shm->queue.flows[account].waiting
+                             < vl_segment_limits(shm, account)->queue
+                           : !vl_segment_cell(shm, shm->self, account)->deferred
+                             && fits_in_queue_locked(shm, account, 1))) {
+        arrive_locked(shm, account, since_us);
+        rv = how == VL_WAIT_ASK ? APR_EINPROGRESS : APR_SUCCESS;
+    }
+    else {
+        rv = APR_EAGAIN;
+        if (how != VL_WAIT) {
+            vl_segment_cell(shm, shm->self, account)->deferred++;
+            __atomic_store_n(&shm->accounts[account].deferred,
+                             shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
+        }
+    }
+    vl_dispatch_and_unlock(shm);
+    return rv;
+}
+
+static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    vl_segment_cell(shm, shm->self, account)->deferred--;
+    __atomic_store_n(&shm->accounts[account].deferred,
+                     shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
+}
+
+void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account)
+{
+    cell_t *cell;
+    int n = 1;
+
+    /* Dispatching may make the next places free. */
+    while (n && vl_slot_deferred_here(shm, account) && vl_segment_lock_child(shm) == APR_SUCCESS) {
+        cell = vl_segment_cell(shm, shm->self, account);
+        for (n = 0; cell->deferred && fits_in_queue_locked(shm, account, 0); n++) {
+            undefer_locked(shm, account);
+            arrive_locked(shm, account, cell->first.since_us);
+        }
+        vl_dispatch_and_unlock(shm);
+    }
+    if (vl_slot_deferred(shm, account) > vl_slot_deferred_here(shm, account))
+        vl_dispatch_wake_deferred(shm, account);
+}
+
+void vl_slot_put_back(vl_shm_t *shm, const vl_ticket_t *ticket, apr_int64_t since_us)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    vl_slot_cancel_locked(shm, ticket);
+    if (since_us)
+        arrive_locked(shm, ticket->account, since_us);
+    vl_dispatch_and_unlock(shm);
+}
+
+apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
+}
+
+apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+    cell_t *cell;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    cell = vl_segment_cell(shm, shm->self, account);
+    if (cell->deferred)
+        undefer_locked(shm, account);
+    else if (cell->waiting) {
+        __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
+        vl_queue_abandon(&shm->queue, account, 1);
+    }
+    else
+        rv = APR_EAGAIN;
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+static int is_revoked(const vl_shm_t *shm)
+{
+    return shm->self != NO_CHILD
+           && __atomic_load_n(&shm->children[shm->self].stalled,
+                              __ATOMIC_RELAXED);
+}
+
+apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv;
+    child_t *child;
+
+    if (is_revoked(shm))
+        vl_dispatch_resume_child(shm);
+    if (shm->self == NO_CHILD)
+        return APR_EINIT;
+    child = &shm->children[shm->self];
+    /* Any grant after this check finds woken at 0 and wakes this child. */
+    if (!__atomic_load_n(&child->ring_len, __ATOMIC_ACQUIRE)
+        && !__atomic_load_n(&child->woken, __ATOMIC_RELAXED))
+        return APR_EAGAIN;
+    rv = vl_segment_lock_child(shm);
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (!child->ring_len) {
+        __atomic_store_n(&child->woken, 0, __ATOMIC_RELAXED);
+        vl_segment_unlock(shm);
+        return APR_EAGAIN;
+    }
+    vl_dispatch_take_locked(shm, ret_ticket);
+    if (child->ring_len == RING_SIZE - 1)
+        vl_dispatch_and_unlock(shm);   /* the ring was full */
+    else
+        vl_segment_unlock(shm);
+    return APR_SUCCESS;
+}
+
+int vl_slot_contended(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED);
+}
+
+int vl_slot_granted(const vl_shm_t *shm)
+{
+    return is_revoked(shm)
+           || (shm->self != NO_CHILD
+               && __atomic_load_n(&shm->children[shm->self].ring_len,
+                                  __ATOMIC_RELAXED) > 0);
+}
+
+apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
+                              vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (vl_admit(shm, account, ask) != VL_ADMITTED) {
+        vl_segment_unlock(shm);
+        return APR_EAGAIN;
+    }
+    take_slot_locked(shm, account, stream, ret_ticket);
+    if (ask == VL_ASK_CALL) {
+        ret_ticket->call = 1;
+        shm->children[shm->self].calls++;
+        shm->head->calls++;
+    }
+    vl_segment_unlock(shm);
+    return APR_SUCCESS;
+}
+
+apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].thread_us, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].estimate_us,
+                           __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].waiting,
+                           __ATOMIC_RELAXED);
+}
+
+static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
+{
+    metrics->refused++;
+    metrics->refused_concurrency += reason == VL_REASON_CONCURRENCY;
+    metrics->refused_queue += reason == VL_REASON_QUEUE;
+    metrics->refused_timeout += reason == VL_REASON_TIMEOUT;
+}
+
+static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    account_t *a = &shm->accounts[account];
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    const vl_queue_head_t *q = shm->queue.head;
+    int waits;
+    vl_decision_t decision = vl_admit_dryrun(limits,
+                                             shm->queue.flows[account].running,
+                                             &waits);
+
+    if (decision.verdict == VL_REFUSE)
+        a->metrics.would_refuse++;
+    else if (waits || (limits->queue
+                       && (!vl_queue_free(&shm->queue) || q->heap.length)))
+        a->metrics.would_queue++;
+    return decision;
+}
+
+/* Adds to a counter that need not be consistent with any other one. */
+static void count(apr_uint64_t *counter, apr_uint64_t n)
+{
+    __atomic_add_fetch(counter, n, __ATOMIC_RELAXED);
+}
+
+static void count_request(account_t *a, apr_uint64_t wait_us)
+{
+    count(&a->metrics.requests, 1);
+    count(&a->waits[vl_metrics_wait_bucket(wait_us)], 1);
+    if (!wait_us)
+        return;
+    count(&a->metrics.queued, 1);
+    count(&a->metrics.wait_us, wait_us);
+}
+
+apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
+                           vl_admission_t *ret_admission)
+{
+    account_t *a = &shm->accounts[account];
+    apr_status_t rv = vl_segment_lock_child(shm);
+    vl_admission_t adm = { .entered = 0 };
+    vl_limits_t limits;
+    int dry;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    limits = vl_queue_limits(&shm->queue, account);
+    dry = limits.mode == VL_MODE_DRYRUN;
+    adm.decision = dry ? decide_dryrun_locked(shm, account)
+                       : vl_admit_decide(&limits,
+                                         shm->queue.flows[account].running);
+    adm.entered = adm.decision.verdict == VL_PASS || dry;
+    adm.backlogged = shm->queue.flows[account].waiting > 0;
+    adm.concurrency = limits.concurrency;
+    adm.service_us = a->service_us;
+    adm.thread_us = a->thread_us;
+    if (adm.decision.verdict == VL_REFUSE && !dry)
+        count_refused(&a->metrics, adm.decision.reason);
+    if (adm.entered) {
+        count_request(a, 0);
+        take_slot_locked(shm, account, 0, &adm.ticket);
+    }
+    vl_segment_unlock(shm);
+    *ret_admission = adm;
+    return APR_SUCCESS;
+}
+
+void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
+                     vl_admission_t *ret_admission)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    count_refused(&a->metrics, ret_admission->decision.reason);
+    ret_admission->entered = 0;
+    ret_admission->backlogged = 1;
+    ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
+    ret_admission->service_us = a->service_us;
+    vl_segment_unlock(shm);
+}
+
+void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    count_refused(&a->metrics, VL_REASON_QUEUE);
+    a->metrics.reset++;
+    vl_charge_part_locked(shm, account, cost_us);
+    vl_segment_unlock(shm);
+}
+
+void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
+{
+    vl_inside_gone(&shm->inner[account], waited_us);
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    shm->accounts[account].metrics.gone++;
+    vl_segment_unlock(shm);
+}
+
+void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
+{
+    account_t *a = &shm->accounts[adm->ticket.account];
+
+    if (shm->self == NO_CHILD)
+        return;
+    adm->backlogged = vl_slot_queued(shm, adm->ticket.account) > 0;
+    adm->thread_us = __atomic_load_n(&a->thread_us, __ATOMIC_RELAXED);
+    count_request(a, wait_us);
+}
+
+/* Releases a slot that was used and charges its cost. Returns the cost, us of CPU time. */
+static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                   const vl_cost_t *cost)
+{
+    apr_uint32_t payer = vl_ticket_payer(ticket);
+    apr_uint64_t cost_us = vl_charge_end_locked(shm, payer, cost);
+
+    free_slot_locked(shm, ticket);
+    if (payer == ticket->account) {
+        vl_queue_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
+                     cost_us);
+    }
+    else {
+        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+        vl_queue_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
+    }
+    return cost_us;
+}
+
+apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                         const vl_cost_t *cost)
+{
+    apr_uint64_t charged;
+
+    vl_slot_end_and_take(shm, ticket, cost, &charged, NULL, 0);
+    return charged;
+}
+
+apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                  const vl_cost_t *cost,
+                                  apr_uint64_t *ret_charged,
+                                  vl_ticket_t *ret_tickets, apr_uint32_t max)
+{
+    *ret_charged = 0;
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    if (cost)
+        *ret_charged = release_locked(shm, ticket, cost);
+    else
+        vl_slot_cancel_locked(shm, ticket);
+    /* Before the next grant, whose order depends on it. */
+    vl_inside_end(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
+    return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
+}
+
+void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
+{
+    vl_inside_end(shm, ticket, NULL, 0);
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);
+    vl_slot_cancel_locked(shm, ticket);
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    apr_uint32_t caller = ticket->caller;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    take_slot_locked(shm, ticket->account, ticket->stream, ticket);
+    ticket->caller = caller;
+    vl_segment_unlock(shm);
+}
+
+/* --- threads without a slot ------------------------------------------------ */
+
+static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_segment_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->children[shm->self].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
+void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, 1);
+    vl_segment_unlock(shm);
+}
+
+/* Returns 1 if requests of the account may be queued. The capacity threshold applies only
+ * to such accounts, because a queue limit of 0 says that nothing waits. */
+static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+
+    return limits->mode == VL_MODE_ON && limits->queue;
+}
+
+apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    occupy_locked(shm, account, 1);
+    if (is_limited(shm, account)
+        && vl_admit_is_exceeded(shm, account)) {
+        occupy_locked(shm, account, -1);
+        rv = APR_EAGAIN;
+    }
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, -1);
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    ticket->stream = 1;
+    vl_segment_cell(shm, shm->self, ticket->account)->streams++;
+    shm->children[shm->self].streams++;
+    vl_segment_unlock(shm);
+}
+
+/* Only this child changes these counts. */
+static void count_here(vl_shm_t *shm, apr_uint32_t *count, int by)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(count, *count + (apr_uint32_t)by, __ATOMIC_RELAXED);
+}
+
+void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->thread_waiters, by);
+}
+
+void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    count_here(shm, &vl_segment_cell(shm, shm->self, account)->parked, by);
+}
+
+static apr_uint32_t load(const apr_uint32_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+static apr_uint32_t count_alive(const vl_shm_t *shm)
+{
+    apr_uint32_t c, alive = 0;
+
+    for (c = 0; c < load(&shm->head->columns); c++)
+        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
+    return alive;
+}
+
+int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
+{
+    int may_grow;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 1;
+    occupy_locked(shm, account, 1);
+    may_grow = !shm->head->acceptor || !is_limited(shm, account)
+               || vl_admit_process(shm, account);
+    vl_segment_unlock(shm);
+    return may_grow || count_alive(shm) < max;
+}
+
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    return !load(&shm->head->asking)
+           && (count_alive(shm) >= max || vl_slot_contended(shm));
+}
+
+int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    if (load(&shm->head->acceptor))
+        return are_processes_short(shm, max);
+    if (!vl_slot_contended(shm))
+        return 0;
+    child = &shm->children[shm->self];
+    return (load(&child->running) - load(&child->streams)
+            + load(&child->occupied) + 1) * 5
+           >= (load(&child->threads) - 1) * 4;
+}
+
+int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = vl_admit_is_exceeded(shm, account);
+    vl_segment_unlock(shm);
+    return result;
+}
+
+int vl_slot_only_in_mpm(vl_shm_t *shm)
+{
+    int result;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    result = shm->children[shm->self].state != CHILD_ACCEPTING
+             || vl_admit_busy(shm, shm->self)
+                > vl_admit_most(shm, shm->self);
+    vl_segment_unlock(shm);
+    return result;
+}
+
+/* --- settings ------------------------------------------------------------- */
+
+void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->queue.slots = slots ? slots : shm->head->processors * VL_AUTO_PER_CPU;
+    shm->head->queue.by_duty = !slots;
+    vl_dispatch_and_unlock(shm);
+}
+
+void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->processes = processes;
+    shm->head->spare = spare;
+    vl_dispatch_and_unlock(shm);
+}
+
+int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_flow_t *flow = &shm->queue.flows[account];
+
+    return __atomic_load_n(&flow->limits.cpu, __ATOMIC_RELAXED)
+           || __atomic_load_n(&flow->part.cpu_permille, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
+                           __ATOMIC_RELAXED);
+}
+
+int vl_slot_is_auto(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.by_duty, __ATOMIC_RELAXED);
+}
+
+apr_uint64_t vl_slot_held(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.load, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_count(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
+}

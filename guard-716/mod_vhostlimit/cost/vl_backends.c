@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_backends_int.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <apr_strings.h>
+
+#include "base/vl_clock.h"
+
+/* A back end may wait for another one, such as a database. */
+#define DEPTH_MOST 3
+/* The threads of a process are listed this often, those of one that had a single thread
+ * less often. */
+#define THREADS_US (1 * APR_USEC_PER_SEC)
+#define SINGLE_US (10 * APR_USEC_PER_SEC)
+/* Addresses that are named at most. */
+#define NAMED_MOST 64
+
+vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
+{
+    vl_backends_t *b = apr_pcalloc(p, sizeof(*b));
+
+    b->pool = p;
+    b->random = 1;
+    apr_pool_create(&b->scratch, p);
+    apr_pool_create(&b->scan_pool, p);
+    apr_pool_create(&b->connection_pool, p);
+    b->connections = apr_hash_make(b->connection_pool);
+    b->listens = apr_array_make(b->scan_pool, 0, sizeof(listens_t));
+    b->known = apr_hash_make(b->scan_pool);
+    b->names = apr_hash_make(b->scan_pool);
+    b->server = server;
+    b->cgroup = cgroup;
+    b->by_name = apr_hash_make(p);
+    b->by_pid = apr_hash_make(p);
+    b->users = apr_hash_make(p);
+    b->named = apr_hash_make(p);
+    return b;
+}
+
+void vl_backends_set_folder(vl_backends_t *b, vl_backends_folder_fn *folder)
+{
+    b->folder = folder;
+}
+
+void vl_backends_add_own(vl_backends_t *b, int port)
+{
+    if (b->n_own < (int)(sizeof(b->own) / sizeof(b->own[0])))
+        b->own[b->n_own++] = port;
+}
+
+static int is_own(const vl_backends_t *b, int port)
+{
+    int i;
+
+    for (i = 0; i < b->n_own; i++) {
+        if (b->own[i] == port)
+            return 1;
+    }
+    return 0;
+}
+
+void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
+                       apr_uint32_t stride)
+{
+    b->round++;
+    b->epoch++;
+    b->since_us = b->now_us;
+    b->stride = stride;
+    b->now_us = now_us;
+    b->child = children;
+    b->children = n;
+    b->moments = b->old_moments = b->calls = b->n_asked = 0;
+}
+
+/* --- whether a process runs ---------------------------------------------------- */
+
+static void sample_process(vl_backends_t *b, process_t *process)
+{
+    vl_waits_t waits;
+    int i;
+
+    if (process->round == b->round)
+        return;
+    process->users_before = process->round + 1 == b->round ? process->users : 0;
+    process->users = 0;
+    process->round = b->round;
+    process->runs = 0;
+    process->waits.n = 0;
+    if (!process->threads || b->now_us - process->threads_us
+                             > (process->threads > 1 ? THREADS_US : SINGLE_US)) {
+        process->threads = vl_proc_threads(process->pid, process->thread, THREADS);
+        process->threads_us = b->now_us;
+    }
+    for (i = 0; i < process->threads; i++) {
+        if (vl_proc_look(process->pid, process->thread[i], &waits) == VL_PROC_RUNS)
+            process->runs++;
+        else if (process->threads == 1)
+            process->waits = waits;
+    }
+}
+
+/* A back end behind one that several accounts use belongs to the account whose virtual host names
+ * its working folder. Returns 0 if it is another account's. */
+static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
+{
+    char folder[512];
+
+    if (!backend->knows_owner) {
+        backend->knows_owner = 1;
+        backend->owner = VL_NO_FLOW;
+        if (b->folder && vl_proc_folder(backend->processes->pid, folder, sizeof(folder)))
+            backend->owner = b->folder(folder);
+    }
+    return backend->owner == VL_NO_FLOW || backend->owner == account;
+}
+
+/* A process that worked for an account when the moment began is that account's. */
+static void note_moment(vl_backends_t *b, backend_t *backend, process_t *process,
+                        apr_uint32_t account)
+{
+    if ((backend->n_shares < 2 && !backend->estimates) || b->moments == MOMENTS
+        || (b->old_moments && process->moments))
+        return;
+    b->moment[b->moments].backend = backend;
+    b->moment[b->moments].process = process;
+    b->moment[b->moments++].account = account;
+}
+
+static void note_call(vl_backends_t *b, const vl_peer_t *peer, apr_uint32_t account)
+{
+    if (b->calls == CALLS)
+        return;
+    b->call[b->calls].port = peer->from_port;
+    b->call[b->calls++].account = account;
+}
+
+/* --- back ends behind back ends -------------------------------------------------- */
+
+static void add_edge(vl_backends_t *b, edges_t *edges, const vl_peer_t *peer)
+{
+    int i;
+
+    for (i = 0; i < edges->n && strcmp(edges->edge[i].name, peer->name) != 0; i++)
+        ;
+    if (i == EDGES)
+        return;
+    if (i == edges->n) {
+        /* The peer of a connection that the process has accepted does not listen. */
+        apr_uint64_t listener = vl_proc_listener(peer);
+
+        if (!listener)
+            return;
+        vl_backends_table_get(b, peer->name)->listener = listener;
+    }
+    if (i == edges->n)
+        apr_cpystrn(edges->edge[edges->n++].name, peer->name, sizeof(edges->edge[i].name));
+    edges->edge[i].inode = peer->inode;
+    edges->edge[i].seen_us = b->now_us;
+}
+
+/* Lists the connections that the process has opened. backend: its own. */
+static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *process)
+{
+    const char *colon = strrchr(backend->name, ':');
+    int port = colon ? (int)strtol(colon + 1, NULL, 10) : 0, i;
+    apr_int64_t from_us = cpu_us();
+    edges_t *edges = process->edges;
+    struct dirent *entry;
+    char path[64];
+    DIR *dir;
+
+    if (!edges)
+        edges = process->edges = apr_pcalloc(b->pool, sizeof(*edges));
+    if (b->now_us < edges->next_us)
+        return;
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)process->pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        int is_pipe, fd = (int)strtol(entry->d_name, NULL, 10);
+        apr_uint64_t inode = vl_proc_inode(process->pid, fd, &is_pipe);
+        vl_peer_t peer = { 0 };
+
+        if (!inode || is_pipe || vl_proc_peer(process->pid, fd, inode, &peer) != VL_PEER_HERE)
+            continue;
+        if (!peer.port)
+            vl_proc_name(&peer);
+        if (peer.port && is_own(b, peer.port))
+            note_call(b, &peer, backend->n_shares > 1 ? VL_NO_FLOW : backend->shares[0].account);
+        else if (peer.port ? peer.from_port != port : peer.name[0] == '/' || peer.name[0] == '@')
+            add_edge(b, edges, &peer);
+    }
+    if (dir)
+        (void)closedir(dir);
+    for (i = 0; i < edges->n; i++) {
+        if (b->now_us - edges->edge[i].seen_us > EDGE_US)
+            edges->edge[i--] = edges->edge[--edges->n];
+    }
+    edges->next_us = (cpu_us() - from_us) * SCAN_REST;
+    edges->next_us = b->now_us + (edges->next_us > EDGES_LEAST_US ? edges->next_us : EDGES_LEAST_US);
+}
+
+/* Returns how many processes behind this one want a processor for the account. */
+static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t account,
+                                 process_t *process)
+{
+    apr_uint32_t runs = 0;
+    int i;
+
+    list_edges(b, from, process);
+    for (i = 0; i < process->edges->n; i++) {
+        backend_t *backend = vl_backends_table_get(b, process->edges->edge[i].name);
+        apr_uint64_t inode = process->edges->edge[i].inode;
+        process_t *each;
+
+        if (backend == from)
+            continue;
+        if (!backend->processes)
+            vl_backends_find_adopt(b, backend);
+        if (!backend->processes && !vl_backends_find_children(b, backend, inode, 0, 0)
+            && vl_backends_find_scan(b, backend, inode))
+            vl_backends_find_adopt(b, backend);
+        if (!backend->processes || (from->n_shares > 1 && !may_use(b, backend, account)))
+            continue;
+        vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
+        for (each = backend->processes; each; each = each->next) {
+            sample_process(b, each);
+            each->users++;
+            note_moment(b, backend, each, account);
+            runs += each->runs;
+        }
+    }
+    return runs;
+}
+
+/* --- what a request waits for -------------------------------------------------------- */
+
+static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
+                          int depth, apr_uint32_t *ret_runs);
+
+/* Returns the part of a processor that the process wants for one of its requests, permille. */
+static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                            process_t *process, int depth)
+{
+    share_t *share = vl_backends_table_count(b, backend, account);
+    apr_uint32_t users, runs;
+    int i;
+
+    sample_process(b, process);
+    users = ++process->users > process->users_before ? process->users : process->users_before;
+    runs = process->runs;
+    if (!runs && depth < DEPTH_MOST
+        && (process->threads > 1 || process->waits.n == VL_PROC_FDS)) {
+        runs = follow_edges(b, backend, account, process);
+        users = share->users > share->users_before ? share->users : share->users_before;
+    }
+    if (runs)
+        return runs < users ? runs * 1000 / users : 1000;
+    for (i = 0; depth < DEPTH_MOST && i < process->waits.n; i++) {
+        if (look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs)
+            == VL_WAIT_RUNS)
+            return runs;
+    }
+    return 0;
+}
+
+static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                                     apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
+                                     apr_uint32_t *ret_runs)
+{
+    process_t *process;
+
+    if (backend->same)
+        backend = backend->same;
+    if (vl_backends_database_ask(b, backend))
+        return vl_backends_database_look(b, backend, account, inode, ret_runs);
+    process = vl_backends_find_process(b, backend, inode);
+    if (!process && (vl_backends_find_children(b, backend, inode, pid, tid)
+                     || vl_backends_find_scan(b, backend, inode)))
+        process = vl_backends_find_process(b, backend, inode);
+    if (!process && !backend->forks && backend->n_processes <= FEW_PROCESSES && backend->processes) {
+        int n = (int)(vl_backends_table_random(b) % (apr_uint32_t)backend->n_processes);
+
+        for (process = backend->processes; n; n--)
+            process = process->next;
+    }
+    /* It is known by now whether it is a database. */
+    if (backend->processes && !backend->knows_database && vl_backends_database_ask(b, backend))
+        return vl_backends_database_look(b, backend, account, inode, ret_runs);
+    *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
+    /* A request at a depth of 1 or more does not make its account's cost unknown. */
+    vl_backends_table_use(b, backend, account,
+                          backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
+    if (process)
+        note_moment(b, backend, process, account);
+    return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+}
+
+static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
+                          int depth, apr_uint32_t *ret_runs)
+{
+    int is_pipe;
+    apr_uint64_t inode = vl_proc_inode(pid, fd, &is_pipe);
+    vl_peer_t peer = { 0 };
+    backend_t *backend;
+    user_t *user;
+
+    *ret_runs = 0;
+    if (!inode || (is_pipe && depth))
+        return VL_WAIT_NOTHING;
+    if (is_pipe) {
+        apr_snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
+        backend = vl_backends_table_get(b, peer.name);
+        backend->forks = backend->is_pipe = 1;
+        return look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs);
+    }
+    switch (vl_proc_peer(pid, fd, inode, &peer)) {
+    case VL_PEER_NONE:
+        return VL_WAIT_NOTHING;
+    case VL_PEER_QUEUED:
+        /* The processes are busy. More requests would only wait there, unordered. */
+        *ret_runs = is_own(b, peer.port) ? 0 : 1000;
+        if (!*ret_runs)
+            note_call(b, &peer, account);
+        return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+    case VL_PEER_REMOTE:
+        backend = vl_backends_table_get(b, peer.name);
+        backend->is_remote = 1;
+        if (!depth)
+            vl_backends_table_use(b, backend, account, VL_COST_REMOTE);
+        return VL_WAIT_ASLEEP;
+    case VL_PEER_HERE:
+    case VL_PEER_HIDDEN:
+        break;
+    }
+    if (peer.port && is_own(b, peer.port)) {
+        note_call(b, &peer, account);
+        return VL_WAIT_ASLEEP;
+    }
+    user = vl_backends_table_user(b, account);
+    if (user->last && vl_backends_find_process(b, user->last, peer.inode))
+        return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
+    vl_proc_name(&peer);
+    backend = vl_backends_table_get(b, peer.name);
+    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
+        backend->listener = vl_backends_find_listener(b, &peer);
+    /* A scan for another back end may have found its processes. */
+    if (backend->listener && !backend->processes)
+        vl_backends_find_adopt(b, backend);
+    if (!peer.port)
+        vl_backends_database_find(b, backend, pid, fd);
+    return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
+}
+
+vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
+                               int fd, apr_uint32_t *ret_runs)
+{
+    b->at_database = 0;
+    return look(b, account, pid, tid, fd, 0, ret_runs);
+}
+
+int vl_backends_at_database(const vl_backends_t *b)
+{
+    return b->at_database;
+}
+
+int vl_backends_moment(vl_backends_t *b)
+{
+    backend_t *backend;
+    process_t *process;
+    int i, databases = 0;
+
+    for (i = 0; i < b->moments; i++) {
+        backend = b->moment[i].backend;
+        if (backend->moment_round == b->round)
+            continue;
+        backend->moment_round = b->round;
+        for (process = backend->processes; process; process = process->next) {
+            process->moment_ns = vl_proc_cpu_ns(process->pid);
+            process->moments = 0;
+        }
+    }
+    b->moment_us = vl_clock_us();
+    for (i = 0; i < b->moments; i++)
+        b->moment[i].process->moments++;
+    b->epoch++;
+    b->old_moments = b->moments;
+    for (i = 0; i < b->n_asked; i++)
+        databases += vl_database_begin(b->asked[i]->database);
+    return b->old_moments || databases;
+}
+
+void vl_backends_end(vl_backends_t *b)
+{
+    apr_int64_t moment_us = vl_clock_us() - b->moment_us;
+    apr_int64_t round_us = b->now_us - b->since_us;
+    int i;
+
+    for (i = 0; i < b->n_asked; i++)
+        vl_database_end(b->asked[i]->database);
+    for (i = b->old_moments; i < b->moments; i++)
+        b->moment[i].process->moments++;
+    for (i = 0; i < b->moments; i++) {
+        process_t *process = b->moment[i].process;
+        backend_t *backend = b->moment[i].backend;
+        apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
+
+        /* A program that has ended since the sample has run for half of the moment. */
+        if (!ns && backend->estimates && process->is_program && process->runs)
+            ns = process->moment_ns + (apr_uint64_t)moment_us * 500;
+        if (!process->moment_ns || ns <= process->moment_ns)
+            continue;
+        ns = (ns - process->moment_ns) / process->moments;
+        vl_backends_table_share(backend, b->moment[i].account)->ns += ns;
+        if (backend->estimates && process->is_program && round_us < APR_USEC_PER_SEC)
+            backend->owed_ns += ns * b->stride * (apr_uint64_t)round_us / (apr_uint64_t)moment_us;
+    }
+}
+
+void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data)
+{
+    int i;
+
+    for (i = 0; i < b->calls; i++)
+        call(data, b->call[i].port, b->call[i].account);
+}
+
+int vl_backends_had_outside(vl_backends_t *b)
+{
+    int had = b->had_outside;
+
+    b->had_outside = 0;
+    return had;
+}
+
+apr_uint32_t vl_backends_processes(const vl_backends_t *b)
+{
+    return b->processes;
+}
+
+static void name_once(vl_backends_t *b, const backend_t *backend, vl_backends_name_fn *name)
+{
+    const char *address = backend->name;
+
+    if (b->now_us - backend->first_us < VL_UNFOUND_US || apr_hash_count(b->named) == NAMED_MOST
+        || apr_hash_get(b->named, address, APR_HASH_KEY_STRING))
+        return;
+    address = apr_pstrdup(b->pool, address);
+    apr_hash_set(b->named, address, APR_HASH_KEY_STRING, address);
+    name(address);
+}
+
+apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
+{
+    apr_hash_index_t *i;
+    apr_uint32_t n = 0;
+    backend_t *backend;
+    void *value;
+
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (backend->processes || backend->is_remote || backend->forks
+            || b->now_us - backend->seen_us >= USED_US)
+            continue;
+        n++;
+        name_once(b, backend, name);
+    }
+    return n;
+}
+
+void vl_backends_unread(vl_backends_t *b, vl_backends_unread_fn *say, char *ret_text, size_t size)
+{
+    apr_hash_index_t *i;
+    const char *why = NULL;
+    const backend_t *backend;
+    void *value;
+
+    ret_text[0] = '\0';
+    for (i = apr_hash_first(NULL, b->by_name); i && !why; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (backend->database && b->now_us - backend->seen_us < USED_US)
+            why = vl_database_fault(backend->database);
+        if (!why)
+            continue;
+        apr_snprintf(ret_text, size, "%s: %s", backend->name, why);
+        if (why != b->said)
+            say(backend->name, why);
+    }
+    if (why)
+        b->said = why;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_backends_int.h"
+
+/* CPU time of back ends that no request was seen to wait for lately is read less often. */
+#define READ_US 300000
+#define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
+/* An account is charged until this long after its last use of a back end. */
+#define ACCOUNT_US (10 * APR_USEC_PER_SEC)
+/* What a process can have used since it was last read, if it is gone. */
+#define GONE_MOST_NS 200000000
+/* CPU time is kept for this long if no sample says whose it is. */
+#define OWED_MOST_US (2 * APR_USEC_PER_SEC)
+
+/* As vl_proc_parent(). Many back ends have one parent, so its file is read once in a round. */
+static int children_of(vl_backends_t *b, pid_t parent, apr_uint64_t *ret_ns)
+{
+    if (b->parent != parent || b->parent_us != b->now_us) {
+        if (!vl_proc_parent(parent, &b->parent_ns))
+            return 0;
+        b->parent = parent;
+        b->parent_us = b->now_us;
+    }
+    *ret_ns = b->parent_ns;
+    return 1;
+}
+
+/* Adds what the back end's processes have used since the last reading. */
+static void read_cpu(vl_backends_t *b, backend_t *backend)
+{
+    process_t **at = &backend->processes;
+    apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0, waited_ns = 0;
+    const int counts_all = backend->forks || backend->database;
+    int i;
+
+    while (*at) {
+        process_t *process = *at;
+
+        ns = vl_proc_cpu_ns(process->pid);
+        if (!ns) {
+            gone_ns += process->cpu_ns;
+            backend->gone++;
+            vl_backends_table_remove(b, backend, at);
+            continue;
+        }
+        if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
+            && !process->is_background) {
+            used += ns - process->cpu_ns;
+            b->had_outside |= process->is_outside;
+        }
+        process->cpu_ns = ns;
+        at = &process->next;
+    }
+    /* What processes have used between the last reading and their end: their parent's count
+     * of it, in clock ticks, less what was read. The parent may have other back ends' processes
+     * too, so it is at most what the processes can have used since then. */
+    backend->gone_ns += gone_ns;
+    most = (apr_uint64_t)backend->gone * GONE_MOST_NS;
+    for (i = 0; i < backend->n_parents; i++) {
+        if (!children_of(b, backend->parent[i], &children_ns)) {
+            backend->parent[i] = backend->parent[--backend->n_parents];
+            backend->parent_ns[i] = backend->parent_ns[backend->n_parents];
+            i--;
+            continue;
+        }
+        if (children_ns > backend->parent_ns[i] && (backend->gone || counts_all)) {
+            ns = children_ns - backend->parent_ns[i];
+            if (ns > backend->gone_ns)
+                used += counts_all || ns - backend->gone_ns < most ? ns - backend->gone_ns
+                                                                       : most;
+            backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
+        }
+        backend->parent_ns[i] = children_ns;
+        waited_ns += children_ns;
+    }
+    backend->estimates = backend->forks && (backend->gone || backend->estimates) && !waited_ns;
+    if (backend->estimates)
+        backend->gone_ns = 0;
+    if (!backend->gone_ns)
+        backend->gone = 0;
+    if (backend->database) {
+        backend->background_ns += vl_database_background(backend->database, b->now_us);
+        ns = backend->background_ns < used ? backend->background_ns : used;
+        backend->background_ns -= ns;
+        used -= ns;
+    }
+    if (used && !backend->owed_ns)
+        backend->owed_since_us = b->now_us;
+    backend->owed_ns += used;
+    backend->read_us = b->now_us;
+}
+
+/* Divides the CPU time between the accounts. */
+static void divide(vl_backends_t *b, backend_t *backend)
+{
+    apr_uint64_t sum = 0, part;
+    share_t *last = backend->shares;
+    user_t *user;
+    int i;
+
+    if (!backend->owed_ns || !backend->n_shares)
+        return;
+    for (i = 0; i < backend->n_shares; i++) {
+        sum += backend->shares[i].ns;
+        if (backend->shares[i].account != VL_NO_FLOW
+            && (last->account == VL_NO_FLOW || backend->shares[i].seen_us > last->seen_us))
+            last = &backend->shares[i];
+    }
+    if (backend->n_shares > 1 && !sum && b->now_us - backend->owed_since_us < OWED_MOST_US)
+        return;
+    for (i = 0; i < backend->n_shares; i++) {
+        share_t *share = &backend->shares[i];
+
+        part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
+                   : share == last ? backend->owed_ns : 0;
+        if (part && share->account != VL_NO_FLOW) {
+            user = vl_backends_table_user(b, share->account);
+            user->ns += part;
+            user->database_ns += backend->database ? part : 0;
+            share->spent_ns += part;
+            if (user->seen_us < backend->seen_us)
+                user->seen_us = backend->seen_us;
+        }
+        share->ns -= share->ns / KEEP;
+    }
+    backend->owed_ns = 0;
+}
+
+static void tell_spent(backend_t *backend, vl_backends_spend_fn *spend, void *data)
+{
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++) {
+        share_t *share = &backend->shares[i];
+
+        if (share->spent_ns >= 1000)
+            spend(data, &share->entry, share->account,
+                  backend->is_pipe ? "CGI programs" : backend->name, share->spent_ns / 1000);
+        share->spent_ns %= 1000;
+    }
+}
+
+static void forget_shares(vl_backends_t *b, backend_t *backend)
+{
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++) {
+        if (b->now_us - backend->shares[i].seen_us > FORGET_US && backend->n_shares > 1)
+            backend->shares[i--] = backend->shares[--backend->n_shares];
+    }
+}
+
+static void forget_backend(vl_backends_t *b, backend_t *backend)
+{
+    apr_hash_index_t *i;
+    void *user;
+
+    for (i = apr_hash_first(b->scratch, b->users); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &user);
+        if (((user_t *)user)->last == backend)
+            ((user_t *)user)->last = NULL;
+    }
+    for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &user);
+        if (((backend_t *)user)->same == backend)
+            ((backend_t *)user)->same = NULL;
+    }
+    if (backend->database)
+        vl_database_close(backend->database);
+    apr_pool_clear(b->scratch);
+    while (backend->processes)
+        vl_backends_table_remove(b, backend, &backend->processes);
+    apr_hash_set(b->by_name, backend->name, APR_HASH_KEY_STRING, NULL);
+    backend->next = b->free_backends;
+    b->free_backends = backend;
+}
+
+void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
+                        vl_backends_spend_fn *spend, void *data)
+{
+    apr_hash_index_t *i;
+    backend_t *backend;
+    user_t *user;
+    void *value;
+    int idle;
+
+    b->now_us = now_us;
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (now_us - backend->seen_us > READ_US && now_us - backend->read_us < UNUSED_READ_US)
+            continue;
+        read_cpu(b, backend);
+        if (backend->database && !vl_database_pid(backend->database)) {
+            vl_database_close(backend->database);
+            backend->database = NULL;
+            backend->knows_database = backend->n_parents = 0;
+            backend->listener = 0;
+        }
+        divide(b, backend);
+        tell_spent(backend, spend, data);
+        forget_shares(b, backend);
+        if (now_us - backend->seen_us > FORGET_US)
+            forget_backend(b, backend);
+    }
+    for (i = apr_hash_first(NULL, b->users); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        user = value;
+        idle = now_us - user->seen_us > ACCOUNT_US;
+        charge(data, user->account, user->ns / 1000, user->database_ns / 1000, user->by, idle);
+        user->ns %= 1000;
+        user->database_ns %= 1000;
+        if (idle) {
+            apr_hash_set(b->users, &user->account, sizeof(user->account), NULL);
+            user->next = b->free_users;
+            b->free_users = user;
+        }
+    }
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_backends_int.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <apr_strings.h>
+
+/* Children of known processes are looked at this often at most. */
+#define CHILDREN_LEAST_US 20000
+
+static void note_listens(vl_backends_t *b, apr_uint64_t inode, pid_t pid, int fd)
+{
+    listens_t *listens = apr_array_push(b->listens);
+
+    listens->inode = inode;
+    listens->pid = pid;
+    listens->fd = fd;
+    if (!apr_hash_get(b->known, &pid, sizeof(pid))) {
+        listens = apr_pmemdup(b->scan_pool, listens, sizeof(*listens));
+        apr_hash_set(b->known, &listens->pid, sizeof(listens->pid), listens);
+    }
+}
+
+/* A parent, such as FPM's master, has the listening socket at another descriptor. */
+static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
+{
+    int i;
+
+    for (i = 0; i < backend->n_parents; i++) {
+        if (backend->parent[i] == pid)
+            return;
+    }
+    if (i)
+        backend->listen_fd = fd;
+}
+
+/* Adds the processes to the back end that the last scan has found at its listening socket. If
+ * none has a parent, its workers are still to be started, as those of FPM's "ondemand". */
+void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
+{
+    int i, parents;
+
+    for (parents = 0; parents < 2 && !backend->n_parents; parents++) {
+        for (i = 0; i < b->listens->nelts; i++) {
+            const listens_t *listens = &APR_ARRAY_IDX(b->listens, i, listens_t);
+
+            if (listens->inode != backend->listener)
+                continue;
+            if (parents) {
+                vl_backends_table_parent(b, backend, listens->pid);
+                continue;
+            }
+            vl_backends_table_add(b, backend, listens->pid);
+            note_listen_fd(backend, listens->pid, listens->fd);
+        }
+    }
+}
+
+/* Adds the process to the back end if it has the listening socket or this connection open.
+ * Returns 1 if it has the connection. In a scan it notes all listening sockets. listens: the
+ * connection counts only beside the listening socket, which no program of a CGI has. */
+static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode,
+                         int listens)
+{
+    char path[64];
+    struct dirent *entry;
+    process_t *process;
+    int found = 0;
+    DIR *dir;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+        apr_uint64_t here;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        here = vl_proc_inode(pid, fd, NULL);
+        if (here && b->listeners && apr_hash_get(b->listeners, &here, sizeof(here)))
+            note_listens(b, here, pid, fd);
+        if (!here || (here != inode && here != backend->listener))
+            continue;
+        if (here == backend->listener)
+            listens = 0;
+        if (listens)
+            continue;
+        process = vl_backends_table_add(b, backend, pid);
+        if (here == backend->listener)
+            note_listen_fd(backend, pid, fd);
+        else {
+            vl_backends_table_hint(b, backend, fd);
+            process->inode_epoch = 0;
+        }
+        found |= here == inode;
+    }
+    if (dir)
+        (void)closedir(dir);
+    return found;
+}
+
+static int is_child(const vl_backends_t *b, pid_t pid)
+{
+    int i;
+
+    for (i = 0; i < b->children; i++) {
+        if (b->child[i] == pid)
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns 1 for processes of Apache itself, which are no back ends though they may have the
+ * sockets of a module's daemons open: the parent, its children, their rescue processes, and
+ * this process. */
+static int is_server(const vl_backends_t *b, pid_t pid)
+{
+    apr_uint64_t unused;
+
+    return pid == b->server || pid == getpid() || is_child(b, pid)
+           || is_child(b, vl_proc_parent(pid, &unused));
+}
+
+static int note_listener(void *data, apr_uint64_t inode, const char *name)
+{
+    vl_backends_t *b = data;
+    const apr_uint64_t *key = apr_pmemdup(b->scan_pool, &inode, sizeof(inode));
+
+    apr_hash_set(b->listeners, key, sizeof(*key), key);
+    if (*name)
+        apr_hash_set(b->names, apr_pstrdup(b->scan_pool, name), APR_HASH_KEY_STRING, key);
+    return 1;
+}
+
+/* As vl_proc_listener(), which reads the list of all sockets of the machine. */
+apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *peer)
+{
+    const apr_uint64_t *known = peer->port ? NULL
+                                           : apr_hash_get(b->names, peer->name, APR_HASH_KEY_STRING);
+
+    return known ? *known : vl_proc_listener(peer);
+}
+
+/* Looks at all processes of the machine. One scan finds the processes of all listening sockets,
+ * because it is too expensive to take place for each back end. */
+static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    apr_int64_t from_us = cpu_us();
+    struct dirent *entry;
+    DIR *dir;
+    int found = 0;
+
+    if (b->now_us < b->scan_us)
+        return 0;
+    apr_pool_clear(b->scan_pool);
+    b->listens = apr_array_make(b->scan_pool, 64, sizeof(listens_t));
+    b->known = apr_hash_make(b->scan_pool);
+    b->names = apr_hash_make(b->scan_pool);
+    b->listeners = apr_hash_make(b->scan_pool);
+    vl_proc_listeners(note_listener, b);
+    dir = opendir("/proc");
+    while (dir && (entry = readdir(dir))) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid > 0 && !is_server(b, pid))
+            found |= check_process(b, backend, pid, inode, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    b->listeners = NULL;
+    b->scan_us = b->now_us + (cpu_us() - from_us) * SCAN_REST;
+    return found;
+}
+
+/* Looks at all descriptors of the back end's processes. */
+static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    process_t *process = backend->processes;
+    int found = 0;
+
+    for (; process && !found; process = process->next)
+        found = check_process(b, backend, process->pid, inode, 0);
+    return found;
+}
+
+/* Returns 1 for a CGI program of mod_cgid: input and output are the same socket. */
+static int is_cgi(pid_t pid)
+{
+    int is_pipe;
+    apr_uint64_t in = vl_proc_inode(pid, 0, &is_pipe);
+
+    return in && !is_pipe && in == vl_proc_inode(pid, 1, NULL);
+}
+
+/* Looks at the processes that Apache's parent has started, and at theirs: those of mod_fcgid,
+ * mod_wsgi and Passenger begin and end often, and are few. */
+static int scan_family(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    pid_t family[FAMILY] = { b->server };
+    int i, k, first, n = 1, found = 0;
+
+    for (i = 0; i < n; i++) {
+        if (i && is_child(b, family[i]))
+            continue;
+        first = n;
+        n += vl_proc_children(family[i], 0, family + n, FAMILY - n);
+        for (k = first; k < n; k++) {
+            if (!is_server(b, family[k]) && !is_cgi(family[k])
+                && !apr_hash_get(b->by_pid, &family[k], sizeof(family[k])))
+                found |= check_process(b, backend, family[k], inode, 1);
+        }
+    }
+    return found;
+}
+
+int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    apr_int64_t from_us = cpu_us(), rest_us;
+    int found;
+
+    if (b->now_us < backend->scan_us)
+        return 0;
+    found = scan_own(b, backend, inode) || scan_family(b, backend, inode);
+    rest_us = (cpu_us() - from_us) * SCAN_REST;
+    backend->scan_us = b->now_us + (rest_us > SCAN_LEAST_US ? rest_us : SCAN_LEAST_US);
+    if (!found && b->now_us < b->scan_us)
+        return 0;
+    found = found || scan_all(b, backend, inode);
+    /* Programs that end sooner than they are found must not cause scans for ever. */
+    backend->scan_wait_us = found ? SCAN_LEAST_US
+                                  : backend->scan_wait_us < FORGET_US / 2
+                                    ? backend->scan_wait_us * 2 : FORGET_US / 2;
+    backend->scan_us = b->now_us + (rest_us > backend->scan_wait_us ? rest_us
+                                                                    : backend->scan_wait_us);
+    return found;
+}
+
+/* Returns 1 if the last scan has seen that the process serves another address only. */
+static int is_of_another(const vl_backends_t *b, const backend_t *backend, pid_t pid)
+{
+    const listens_t *listens = apr_hash_get(b->known, &pid, sizeof(pid));
+
+    return listens && backend->listener && listens->inode != backend->listener;
+}
+
+/* Adds the process if it is a CGI program: the connection is one of its standard descriptors, or
+ * (mod_cgid) both input and output are the same socket. Returns 1 if it has the connection. */
+static int check_program(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode)
+{
+    apr_uint64_t standard[3];
+    process_t *process;
+    int i, is_pipe, found = 0;
+
+    for (i = 0; i < 3; i++) {
+        standard[i] = vl_proc_inode(pid, i, &is_pipe);
+        found |= standard[i] && standard[i] == inode;
+    }
+    if (!found && (!standard[0] || standard[0] != standard[1] || is_pipe))
+        return 0;
+    process = vl_backends_table_add(b, backend, pid);
+    process->is_program = backend->forks = 1;
+    for (i = 0; i < 3; i++)
+        vl_backends_table_hint(b, backend, i);
+    return found;
+}
+
+/* Looks at the new children of one process. starts: these may be programs. */
+static int scan_children_of(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
+                            pid_t tid, int starts)
+{
+    pid_t children[CHILDREN];
+    int i, n = vl_proc_children(pid, tid, children, CHILDREN), found = 0;
+
+    for (i = 0; i < n; i++) {
+        if (apr_hash_get(b->by_pid, &children[i], sizeof(children[i]))
+            || is_of_another(b, backend, children[i]))
+            continue;
+        if (backend->listen_fd >= 0
+            && vl_proc_inode(children[i], backend->listen_fd, NULL) == backend->listener)
+            found |= check_process(b, backend, children[i], inode, 0);
+        else if (starts && check_program(b, backend, children[i], inode))
+            found = 1;
+        else if (!tid && backend->listen_fd < 0)
+            found |= check_process(b, backend, children[i], inode, 0);
+    }
+    return found;
+}
+
+/* Looks at the new children of processes whose children are the back end's, and of its own ones
+ * if they may start programs. tid: the thread of Apache that waits for a program which it has
+ * started, or 0. */
+int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
+                         pid_t tid)
+{
+    process_t *process;
+    int i, found = 0;
+
+    if (tid)
+        return scan_children_of(b, backend, inode, pid, tid, 1);
+    if (b->now_us - backend->children_us < CHILDREN_LEAST_US && backend->children_us)
+        return 0;
+    backend->children_us = b->now_us;
+    for (i = 0; i < backend->n_parents; i++)
+        found |= scan_children_of(b, backend, inode, backend->parent[i], 0, backend->forks);
+    if (!found && !backend->n_parents && backend->n_processes <= FEW_PROCESSES) {
+        for (process = backend->processes; process && !found; process = process->next)
+            found = scan_children_of(b, backend, inode, process->pid, 0, 1);
+    }
+    return found;
+}
+
+/* Reads which sockets the process has at the back end's hints. One that has used no CPU time
+ * since the last reading has accepted no connection. */
+static void read_inodes(vl_backends_t *b, const backend_t *backend, process_t *process)
+{
+    apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
+    int i;
+
+    process->inode_epoch = b->epoch;
+    if (ns == process->inode_ns && process->inode_hints == backend->hint_changes)
+        return;
+    process->inode_ns = ns;
+    process->inode_hints = backend->hint_changes;
+    for (i = 0; i < backend->hints; i++)
+        process->inode[i] = vl_proc_inode(process->pid, backend->hint[i], NULL);
+}
+
+/* Returns the process that has the connection with this inode, or NULL. */
+process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    process_t **at, *process;
+    int i;
+
+    for (at = &backend->processes; (process = *at); at = &process->next) {
+        if (process->inode_epoch != b->epoch)
+            read_inodes(b, backend, process);
+        for (i = 0; i < backend->hints; i++) {
+            if (process->inode[i] != inode)
+                continue;
+            *at = process->next;
+            process->next = backend->processes;
+            return backend->processes = process;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_BACKENDS_INT_H
+#define VL_BACKENDS_INT_H
+
+/* Private to the files cost/vl_backends*.c: vl_backends.c looks what requests wait for,
+ * vl_backends_charge.c divides CPU time between accounts. There is no lock: see vl_backends.h. */
+
+#include <time.h>
+
+#include <apr_hash.h>
+#include <apr_tables.h>
+
+#include "cost/vl_backends.h"
+#include "cost/vl_database.h"
+#include "cost/vl_proc.h"
+
+/* Database servers that one round looks at, and connections to them that are remembered. */
+#define DATABASES 16
+#define CONNECTIONS 16384
+/* Descriptors at which the processes of a back end had their connections. A worker that serves
+ * one connection at a time has always the same one. */
+#define HINTS 8
+/* A back end with so few processes serves several connections in each. If a connection is
+ * at none of the known descriptors, any of the processes may have it. */
+#define FEW_PROCESSES 8
+#define PARENTS 4
+#define THREADS 64
+#define CHILDREN 2048
+#define FAMILY 512
+/* A back end is in use until this long after its last request, and forgotten later. */
+#define USED_US (2 * APR_USEC_PER_SEC)
+#define FORGET_US (60 * APR_USEC_PER_SEC)
+/* Each time that CPU time is divided, what samples have found before counts an eighth less. */
+#define KEEP 8
+/* After a pause of this length it counts nothing. */
+#define PAUSE_US (1 * APR_USEC_PER_SEC)
+/* Looks at shared back ends that one round remembers. */
+#define MOMENTS 256
+#define CALLS 256
+/* A scan of all processes takes place this many times its own CPU time later, at the
+ * earliest: a third of a percent of a processor. */
+#define SCAN_REST 300
+#define SCAN_LEAST_US 200000
+
+/* Connections of a process to other back ends that are remembered, and how often they are listed
+ * at most. A connection is forgotten if it was not listed for this long. */
+#define EDGES 64
+#define EDGES_LEAST_US 50000
+#define EDGE_US (10 * APR_USEC_PER_SEC)
+
+typedef struct share_t {
+    apr_uint32_t account;
+    apr_uint32_t round, users, users_before;    /* its requests that wait in this and the last
+                                                 * round */
+    apr_uint64_t ns;                /* used for it in moments after samples; an older ns counts
+                                     * less */
+    apr_int64_t seen_us;
+    apr_uint64_t spent_ns;          /* charged, and not told yet */
+    apr_uint32_t entry;             /* see vl_backends_spend_fn */
+} share_t;
+
+/* Where a process with threads or an event loop is connected to. It does not show which of its
+ * requests waits for which of these. */
+typedef struct edges_t {
+    int n;
+    apr_int64_t next_us;            /* when they may be listed again */
+    struct {
+        char name[128];             /* of the back end */
+        apr_uint64_t inode;         /* of the other end */
+        apr_int64_t seen_us;
+    } edge[EDGES];
+} edges_t;
+
+typedef struct backend_t backend_t;
+
+typedef struct process_t {
+    struct process_t *next;         /* of the same back end */
+    backend_t *backend;
+    pid_t pid;
+    int is_background;              /* of a database: it is not charged */
+    int is_outside;                 /* of the cgroup tree */
+    int is_program;                 /* it lives for one request */
+    apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
+    apr_uint32_t inode_epoch;       /* ... in this epoch */
+    apr_uint64_t inode_ns;          /* CPU time when they were read */
+    apr_uint32_t inode_hints;       /* the back end's hint_changes then */
+    apr_uint64_t cpu_ns;            /* last reading */
+    int threads;                    /* in `thread`; 0: to be read again */
+    pid_t thread[THREADS];
+    apr_int64_t threads_us;
+    apr_uint32_t round;             /* when `runs` was sampled */
+    apr_uint32_t runs;              /* threads that want a processor */
+    vl_waits_t waits;               /* of its only thread, if it waits */
+    apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
+    apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
+    apr_uint32_t moments;           /* entries of `moment` that the process has */
+    edges_t *edges;                 /* NULL: not needed so far */
+} process_t;
+
+struct backend_t {
+    backend_t *next;                /* of the free ones */
+    vl_backends_t *b;
+    char name[128];
+    backend_t *same;                /* another address of the same database server, or NULL */
+    vl_database_t *database;        /* NULL: it is none, or not known to be one */
+    vl_database_clients_t clients;
+    int knows_database;
+    apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
+    apr_uint32_t asked_round;       /* see vl_database_ask() */
+    apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
+    int listen_fd;                  /* at which children of its parents have it; -1: unknown */
+    int forks;                      /* it has programs */
+    int estimates;                  /* no process waits for these, so the kernel keeps no count of
+                                     * ended ones: their CPU time is extrapolated from moments */
+    process_t *processes;           /* the last one that was found comes first */
+    int n_processes;
+    int hints, hint[HINTS];
+    apr_uint32_t hint_changes;
+    apr_uint32_t moment_round;      /* in which moment_ns of its processes was read */
+    int n_shares, most_shares;
+    share_t *shares;
+    int n_parents;
+    pid_t parent[PARENTS];          /* of its processes */
+    apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
+    apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
+    apr_uint32_t gone;              /* the number of these processes */
+    apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
+    apr_int64_t owed_since_us;
+    apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
+    apr_int64_t read_us;            /* when its CPU time was last read */
+    apr_int64_t children_us;        /* when the children of its parents were last read */
+    apr_int64_t scan_us;            /* the next scan for it may take place */
+    apr_int64_t scan_wait_us;
+    int is_remote, is_pipe;
+    int knows_owner;                /* see owner_of() */
+    apr_uint32_t owner;
+};
+
+typedef struct user_t {             /* an account */
+    struct user_t *next;            /* of the free ones */
+    apr_uint32_t account;
+    backend_t *last;                /* that it used, or NULL */
+    apr_int64_t seen_us;
+    apr_uint64_t ns;                /* to be charged */
+    apr_uint64_t database_ns;       /* the part of databases */
+    vl_cost_by_e by;
+} user_t;
+
+typedef struct connection_t {       /* to a database server */
+    apr_uint64_t inode;             /* of the server's end */
+    apr_uint32_t account;           /* whose request waited for it last */
+} connection_t;
+
+typedef struct listens_t {          /* a process that has a listening socket open */
+    apr_uint64_t inode;
+    pid_t pid;
+    int fd;
+} listens_t;
+
+struct vl_backends_t {
+    apr_pool_t *pool, *scratch;
+    apr_pool_t *scan_pool;          /* of what the last scan found: */
+    apr_array_header_t *listens;    /* of listens_t */
+    apr_hash_t *known;              /* pid -> its first listens_t */
+    apr_hash_t *listeners;          /* inode -> listening socket; NULL outside of scans */
+    apr_hash_t *names;              /* path of a listening Unix socket -> inode */
+    apr_uint32_t random;
+    pid_t server;
+    const char *cgroup;
+    apr_hash_t *by_name;            /* name -> backend_t */
+    apr_hash_t *by_pid;             /* pid -> process_t */
+    apr_hash_t *users;              /* account -> user_t */
+    process_t *free;
+    backend_t *free_backends;
+    user_t *free_users;
+    apr_uint32_t round;
+    apr_uint32_t epoch;             /* changes where processes may have other connections */
+    apr_int64_t now_us, scan_us;
+    pid_t parent;                   /* read last by children_of() ... */
+    apr_int64_t parent_us;          /* ... at this time */
+    apr_uint64_t parent_ns;
+    apr_int64_t since_us;           /* the round before */
+    apr_uint32_t stride;            /* one request of so many is looked at */
+    apr_uint32_t processes;
+    int had_outside;
+    int own[64], n_own;
+    const pid_t *child;             /* Apache's child processes */
+    int children;
+    struct {                        /* which account a process works for in the moment */
+        backend_t *backend;
+        process_t *process;
+        apr_uint32_t account;
+    } moment[MOMENTS];
+    int moments, old_moments;       /* old: found before the moment began */
+    apr_int64_t moment_us;          /* when it began */
+    struct {
+        int port;
+        apr_uint32_t account;
+    } call[CALLS];                  /* see vl_backends_calls() */
+    int calls;
+    vl_backends_folder_fn *folder;
+    apr_hash_t *named;              /* see vl_backends_unfound() */
+    apr_pool_t *connection_pool;
+    apr_hash_t *connections;        /* inode -> connection_t */
+    backend_t *asked[DATABASES];    /* database servers that this round looks at */
+    int n_asked;
+    int at_database;                /* see vl_backends_at_database() */
+    const char *said;               /* see vl_backends_unread() */
+};
+
+/* vl_backends_table.c: back ends, accounts, their shares and processes. */
+backend_t *vl_backends_table_get(vl_backends_t *b, const char *name);
+user_t *vl_backends_table_user(vl_backends_t *b, apr_uint32_t account);
+share_t *vl_backends_table_share(backend_t *backend, apr_uint32_t account);
+process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid);
+void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **at);
+void vl_backends_table_parent(const vl_backends_t *b, backend_t *backend, pid_t parent);
+/* A process of the back end had a connection at this descriptor. */
+void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd);
+/* Notes that the account uses the back end. */
+void vl_backends_table_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                           vl_cost_by_e by);
+/* Counts a request of the account that waits for the back end. Returns the account's share. */
+share_t *vl_backends_table_count(const vl_backends_t *b, backend_t *backend, apr_uint32_t account);
+apr_uint32_t vl_backends_table_random(vl_backends_t *b);
+
+/* vl_backends_find.c: which processes are behind an address. inode: of a connection. */
+void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend);
+apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *peer);
+int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
+int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
+                              pid_t tid);
+process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
+
+/* vl_backends_database.c: back ends that are database servers (vl_database.h). */
+/* Finds the server by the other end of a Unix socket, as after a restart, without a scan. */
+void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd);
+int vl_backends_database_ask(vl_backends_t *b, backend_t *backend);
+vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                                        apr_uint64_t inode, apr_uint32_t *ret_runs);
+
+static inline apr_int64_t cpu_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
+}
+
+#endif

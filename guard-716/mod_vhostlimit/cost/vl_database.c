@@ -1,0 +1,656 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_database.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <apr_hash.h>
+#include <apr_strings.h>
+
+#include "core/vl_queue.h"
+#include "cost/vl_mysql.h"
+#include "cost/vl_proc.h"
+
+#define SESSIONS 4096
+#define THREADS 8192
+/* Users, connections and threads that are remembered. Behind that all are forgotten, and found
+ * again. */
+#define REMEMBERED 16384
+/* Accounts of one user. */
+#define VOTES 4
+/* Votes count half when a user has so many. So an account that is given another user is found. */
+#define VOTES_MOST 32
+/* A user's votes are taken again once in so many lists. */
+#define AGAIN 16
+/* The list is read this many times its own cost later, at the earliest: half a percent of one
+ * processor. */
+#define REST 200
+/* The sampler waits at most this long for the list. */
+#define ANSWER_MS 30
+/* MariaDB is connected to again this long after it has refused, or was not there. */
+#define AGAIN_US (3 * APR_USEC_PER_SEC)
+#define DENIED_AGAIN_US (30 * APR_USEC_PER_SEC)
+#define BACKGROUND_US (1 * APR_USEC_PER_SEC)
+
+typedef struct duser_t {            /* a user of the database */
+    const char *name;
+    int is_none;                    /* the name of a session that has no user yet, or never */
+    apr_uint32_t account;           /* VL_NO_FLOW: not known, or several */
+    struct {
+        apr_uint32_t account, n;
+    } vote[VOTES];
+} duser_t;
+
+typedef struct session_t {
+    apr_uint64_t id;                /* of the connection */
+    pid_t tid;
+    duser_t *user;
+    apr_uint32_t account;           /* VL_NO_FLOW: not known */
+    int sleeps;                     /* MariaDB says that it waits for its client */
+    int runs;                       /* it wants a processor */
+    apr_uint64_t ns;                /* CPU time in the moment */
+} session_t;
+
+typedef struct client_t {           /* of a session */
+    apr_uint64_t id;                /* of its connection */
+    pid_t pid;
+    apr_uint64_t inode;             /* of the server's end */
+} client_t;
+
+typedef struct dprocess_t {         /* of PostgreSQL */
+    pid_t pid;
+    duser_t *user;                  /* NULL: a background process */
+    apr_uint64_t ns;                /* CPU time when the moment began */
+    apr_uint32_t list;              /* that had it last */
+} dprocess_t;
+
+typedef struct dthread_t {          /* of MariaDB */
+    pid_t tid;
+    int has_served;                 /* a connection: it is no background thread */
+    apr_uint64_t ns;                /* CPU time when the moment began, or when it was last read as a
+                                     * background thread */
+} dthread_t;
+
+struct vl_database_t {
+    vl_database_t *next;            /* of the free ones */
+    const vl_database_clients_t *clients;
+    apr_pool_t *pool;               /* of what is remembered: */
+    apr_hash_t *users;              /* name -> duser_t */
+    apr_hash_t *known;              /* account -> a duser_t of it */
+    apr_hash_t *clients_of;         /* id of a connection -> client_t */
+    apr_hash_t *threads;            /* tid -> dthread_t */
+    apr_hash_t *processes;          /* pid -> dprocess_t */
+    pid_t pid;
+    int is_mariadb;
+    vl_mysql_t *mysql;
+    char path[96];                  /* of its Unix socket */
+    const char *fault;
+    apr_int64_t now_us, next_us, connect_us, background_us;
+    apr_uint64_t cost_ns;           /* of this list */
+    apr_uint64_t own_ns;            /* CPU time of the own connection's thread */
+    apr_uint32_t list;              /* its number */
+    session_t session[SESSIONS];
+    int sessions;
+    int in_moment;
+};
+
+static vl_database_t *free_ones;
+
+static apr_uint64_t cpu_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (apr_uint64_t)now.tv_sec * 1000000000 + (apr_uint64_t)now.tv_nsec;
+}
+
+static void forget(vl_database_t *d)
+{
+    apr_pool_clear(d->pool);
+    d->users = apr_hash_make(d->pool);
+    d->known = apr_hash_make(d->pool);
+    d->clients_of = apr_hash_make(d->pool);
+    d->threads = apr_hash_make(d->pool);
+    d->processes = apr_hash_make(d->pool);
+    d->sessions = 0;
+}
+
+/* Returns the server's process if this is one of a known server, else 0. */
+static pid_t server_of(pid_t pid, int *ret_is_mariadb)
+{
+    char name[32], parent_name[32];
+    apr_uint64_t unused;
+    pid_t parent = vl_proc_parent(pid, &unused);
+
+    vl_proc_program(pid, name, sizeof(name));
+    *ret_is_mariadb = !strcmp(name, "mariadbd") || !strcmp(name, "mysqld");
+    if (*ret_is_mariadb)
+        return pid;
+    if (strcmp(name, "postgres") != 0)
+        return 0;
+    vl_proc_program(parent, parent_name, sizeof(parent_name));
+    return strcmp(name, parent_name) ? pid : parent;
+}
+
+int vl_database_is(pid_t pid)
+{
+    int unused;
+
+    return server_of(pid, &unused) != 0;
+}
+
+vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients)
+{
+    int is_mariadb;
+    pid_t server = server_of(pid, &is_mariadb);
+    vl_database_t *d = free_ones;
+    vl_mysql_t *mysql;
+    apr_pool_t *pool;
+
+    if (!server)
+        return NULL;
+    if (d) {
+        free_ones = d->next;
+        pool = d->pool;
+        mysql = d->mysql;
+    }
+    else {
+        d = apr_palloc(p, sizeof(*d));
+        apr_pool_create(&pool, p);
+        mysql = vl_mysql_create(p);
+    }
+    memset(d, 0, sizeof(*d));
+    d->pool = pool;
+    d->mysql = mysql;
+    d->clients = clients;
+    d->pid = server;
+    d->is_mariadb = is_mariadb;
+    forget(d);
+    return d;
+}
+
+void vl_database_close(vl_database_t *d)
+{
+    vl_mysql_close(d->mysql);
+    d->next = free_ones;
+    free_ones = d;
+}
+
+pid_t vl_database_pid(const vl_database_t *d)
+{
+    return vl_proc_cpu_ns(d->pid) ? d->pid : 0;
+}
+
+const char *vl_database_fault(const vl_database_t *d)
+{
+    return d->fault;
+}
+
+/* --- users ------------------------------------------------------------------------ */
+
+static duser_t *user_get(vl_database_t *d, const char *name)
+{
+    duser_t *user = apr_hash_get(d->users, name, APR_HASH_KEY_STRING);
+
+    if (!user) {
+        user = apr_pcalloc(d->pool, sizeof(*user));
+        user->name = apr_pstrdup(d->pool, name);
+        user->is_none = !strcmp(name, "unauthenticated user") || !strcmp(name, "system user");
+        user->account = VL_NO_FLOW;
+        apr_hash_set(d->users, user->name, APR_HASH_KEY_STRING, user);
+    }
+    return user;
+}
+
+/* One of the user's sessions was seen to work for the account. The user is an account's if seven in
+ * eight are. */
+static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
+{
+    apr_uint32_t all = 0;
+    int i, least = 0, most = 0;
+
+    for (i = 0; i < VOTES; i++) {
+        if (user->vote[i].n && user->vote[i].account == account)
+            break;
+        if (user->vote[i].n < user->vote[least].n)
+            least = i;
+    }
+    if (i == VOTES) {
+        i = least;
+        user->vote[i].account = account;
+        user->vote[i].n = 0;
+    }
+    user->vote[i].n++;
+    for (i = 0; i < VOTES; i++) {
+        all += user->vote[i].n;
+        if (user->vote[i].n > user->vote[most].n)
+            most = i;
+    }
+    user->account = user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_FLOW;
+    if (user->account != VL_NO_FLOW)
+        apr_hash_set(d->known, &user->account, sizeof(user->account), user);
+    for (i = 0; all >= VOTES_MOST && i < VOTES; i++)
+        user->vote[i].n /= 2;
+}
+
+/* Looks which process is at the other end of a session that waits for its client. */
+static void find_client(vl_database_t *d, const session_t *session, const vl_waits_t *waits)
+{
+    const pid_t pid = d->is_mariadb ? d->pid : session->tid;
+    client_t *client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
+    apr_uint32_t account;
+    apr_uint64_t inode;
+    int i;
+
+    for (i = 0; !client && i < waits->n; i++) {
+        inode = vl_proc_inode(pid, waits->fd[i], NULL);
+        if (!inode)
+            continue;
+        client = apr_pcalloc(d->pool, sizeof(*client));
+        client->id = session->id;
+        client->pid = vl_proc_client(pid, waits->fd[i]);
+        client->inode = inode;
+        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_FLOW)
+            client = NULL;
+        else
+            apr_hash_set(d->clients_of, &client->id, sizeof(client->id), client);
+    }
+    if (!client)
+        return;
+    account = d->clients->whose(d->clients->data, client->pid, client->inode);
+    if (account != VL_NO_FLOW)
+        vote(d, session->user, account);
+}
+
+/* Finds the account of a session, if it is known. */
+static void find_account(vl_database_t *d, session_t *session)
+{
+    const client_t *client;
+
+    session->account = session->user->account;
+    if (session->account != VL_NO_FLOW)
+        return;
+    client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
+    if (client)
+        session->account = d->clients->whose(d->clients->data, client->pid, client->inode);
+}
+
+/* --- the list of sessions ----------------------------------------------------------- */
+
+static session_t *add_session(vl_database_t *d, apr_uint64_t id, pid_t tid, duser_t *user)
+{
+    session_t *session;
+
+    if (d->sessions == SESSIONS)
+        return NULL;
+    session = &d->session[d->sessions++];
+    memset(session, 0, sizeof(*session));
+    session->id = id;
+    session->tid = tid;
+    session->user = user;
+    return session;
+}
+
+static int keep_path(void *data, apr_uint64_t inode, const char *name)
+{
+    vl_database_t *d = data;
+    int fd;
+
+    for (fd = 0; *name == '/' && fd < 128; fd++) {
+        if (vl_proc_inode(d->pid, fd, NULL) != inode)
+            continue;
+        /* As the server sees it: it may have a /tmp of its own. */
+        apr_snprintf(d->path, sizeof(d->path), "/proc/%d/root%s", (int)d->pid, name);
+        return 0;
+    }
+    return 1;
+}
+
+/* Connects to MariaDB if that is due. */
+static void connect_mariadb(vl_database_t *d)
+{
+    vl_mysql_e state = vl_mysql_state(d->mysql);
+
+    if (state == VL_MYSQL_READY || state == VL_MYSQL_WAITS || d->now_us < d->connect_us)
+        return;
+    d->connect_us = d->now_us + AGAIN_US;
+    d->path[0] = '\0';
+    vl_proc_listeners(keep_path, d);
+    if (!*d->path || !vl_mysql_open(d->mysql, d->path, "root"))
+        d->fault = "it has no Unix socket that can be reached";
+}
+
+void vl_database_ask(vl_database_t *d, apr_int64_t now_us)
+{
+    const vl_mysql_row_t *unused;
+
+    d->now_us = now_us;
+    if (!d->is_mariadb)
+        return;
+    connect_mariadb(d);
+    (void)vl_mysql_answer(d->mysql, 0, &unused);
+}
+
+static dthread_t *thread_get(vl_database_t *d, pid_t tid)
+{
+    dthread_t *thread = apr_hash_get(d->threads, &tid, sizeof(tid));
+
+    if (!thread) {
+        thread = apr_pcalloc(d->pool, sizeof(*thread));
+        thread->tid = tid;
+        apr_hash_set(d->threads, &thread->tid, sizeof(tid), thread);
+    }
+    return thread;
+}
+
+static apr_uint64_t since(apr_uint64_t now, apr_uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+/* Copies MariaDB's list. Returns 0 if it has not come. */
+static int list_mariadb(vl_database_t *d)
+{
+    const vl_mysql_row_t *rows;
+    int i, n = vl_mysql_answer(d->mysql, ANSWER_MS, &rows);
+
+    if (n < 0)
+        return 0;
+    d->fault = NULL;
+    d->sessions = 0;
+    for (i = 0; i < n; i++) {
+        session_t *session = add_session(d, rows[i].id, rows[i].tid, user_get(d, rows[i].user));
+        dthread_t *thread = thread_get(d, rows[i].tid);
+
+        if (!session)
+            break;
+        session->sleeps = rows[i].sleeps;
+        if (thread->has_served)
+            session->ns = since(vl_proc_thread_ns(d->pid, session->tid), thread->ns);
+        thread->has_served = 1;
+    }
+    return 1;
+}
+
+int vl_database_title_user(const char *title, char *ret_user, size_t size)
+{
+    char *word, *last, *user = NULL, *database = NULL;
+    char text[256];
+
+    /* "postgres: [cluster: ]user database [local] activity", or host(port) for "[local]" */
+    apr_cpystrn(text, title, sizeof(text));
+    for (word = apr_strtok(text, " ", &last); word; word = apr_strtok(NULL, " ", &last)) {
+        if (user && (!strcmp(word, "[local]")
+                     || (strchr(word, '(') && word[strlen(word) - 1] == ')'))) {
+            apr_cpystrn(ret_user, user, size);
+            return 1;
+        }
+        user = database;
+        database = word;
+    }
+    return 0;
+}
+
+/* Finds whose process of PostgreSQL this is. Returns 0 if it has no title yet. */
+static int know_process(vl_database_t *d, dprocess_t *process)
+{
+    static const char parallel[] = "parallel worker for PID ";
+    char title[256], name[128];
+    const char *leader;
+
+    if (!vl_proc_title(process->pid, title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
+        return 0;
+    leader = strstr(title, parallel);
+    if (leader) {
+        pid_t pid = (pid_t)strtol(leader + sizeof(parallel) - 1, NULL, 10);
+        const dprocess_t *found = apr_hash_get(d->processes, &pid, sizeof(pid));
+
+        process->user = found ? found->user : NULL;
+        return found != NULL;
+    }
+    process->user = vl_database_title_user(title, name, sizeof(name)) ? user_get(d, name) : NULL;
+    return 1;
+}
+
+/* PostgreSQL's sessions are the child processes of its first one. begins: the moment. */
+static void list_postgres(vl_database_t *d, int begins)
+{
+    static pid_t pids[SESSIONS];
+    int i, n = vl_proc_children(d->pid, 0, pids, SESSIONS);
+    apr_hash_index_t *at;
+    session_t *session;
+    apr_uint64_t ns;
+    void *value;
+
+    d->sessions = 0;
+    d->list++;
+    for (i = 0; i < n; i++) {
+        dprocess_t *process = apr_hash_get(d->processes, &pids[i], sizeof(pids[i]));
+
+        if (!process) {
+            dprocess_t new_one = { .pid = pids[i] };
+
+            if (!know_process(d, &new_one))
+                continue;
+            process = apr_pmemdup(d->pool, &new_one, sizeof(new_one));
+            apr_hash_set(d->processes, &process->pid, sizeof(process->pid), process);
+            d->clients->found(d->clients->data, pids[i], !process->user);
+        }
+        process->list = d->list;
+        session = process->user ? add_session(d, (apr_uint64_t)pids[i], pids[i], process->user)
+                                : NULL;
+        if (!session)
+            continue;
+        ns = vl_proc_cpu_ns(pids[i]);
+        session->ns = since(ns, process->ns);
+        if (begins)
+            process->ns = ns;
+    }
+    for (at = apr_hash_first(NULL, d->processes); at; at = apr_hash_next(at)) {
+        apr_hash_this(at, NULL, NULL, &value);
+        if (((dprocess_t *)value)->list != d->list)
+            apr_hash_set(d->processes, &((dprocess_t *)value)->pid, sizeof(pid_t), NULL);
+    }
+}
+
+/* Forgets all if too much is remembered: sessions point to users, so only between two lists. */
+static void forget_if_full(vl_database_t *d)
+{
+    if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->threads)
+        > REMEMBERED)
+        forget(d);
+}
+
+/* --- the moment ---------------------------------------------------------------------- */
+
+/* If one account waits, and sessions of one user run, the user is the account's. */
+static void exclude(vl_database_t *d)
+{
+    apr_uint32_t account, requests, only = VL_NO_FLOW;
+    duser_t *user = NULL;
+    int i;
+
+    for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
+        if (requests && only != VL_NO_FLOW)
+            return;
+        if (requests)
+            only = account;
+    }
+    for (i = 0; i < d->sessions; i++) {
+        const session_t *session = &d->session[i];
+
+        if (session->sleeps || session->user->is_none || session->user == user)
+            continue;
+        if (user)
+            return;
+        user = session->user;
+    }
+    if (user && only != VL_NO_FLOW && user->account == VL_NO_FLOW)
+        vote(d, user, only);
+}
+
+/* Reads the CPU time of the threads that may have sessions. */
+static void begin_mariadb(vl_database_t *d)
+{
+    apr_hash_index_t *at;
+    void *value;
+
+    for (at = apr_hash_first(NULL, d->threads); at; at = apr_hash_next(at)) {
+        dthread_t *thread;
+
+        apr_hash_this(at, NULL, NULL, &value);
+        thread = value;
+        if (thread->has_served)
+            thread->ns = vl_proc_thread_ns(d->pid, thread->tid);
+        if (!thread->ns)
+            apr_hash_set(d->threads, &thread->tid, sizeof(thread->tid), NULL);
+    }
+    vl_mysql_ask(d->mysql);
+}
+
+int vl_database_begin(vl_database_t *d)
+{
+    apr_uint64_t from_ns = cpu_ns();
+
+    d->in_moment = 0;
+    if (d->is_mariadb && vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
+        vl_mysql_close(d->mysql);
+        d->connect_us = d->now_us + DENIED_AGAIN_US;
+        d->fault = "it does not let root in without a password";
+    }
+    if (d->now_us < d->next_us || (d->is_mariadb && vl_mysql_state(d->mysql) != VL_MYSQL_READY))
+        return 0;
+    forget_if_full(d);
+    if (d->is_mariadb)
+        begin_mariadb(d);
+    else
+        list_postgres(d, 1);
+    d->cost_ns = cpu_ns() - from_ns;
+    d->in_moment = 1;
+    return 1;
+}
+
+/* Learns whose the sessions of the list are, and which of them want a processor. */
+static void learn(vl_database_t *d)
+{
+    vl_waits_t waits;
+    int i;
+
+    for (i = 0; i < d->sessions; i++) {
+        session_t *session = &d->session[i];
+        const int wanted = !session->user->is_none
+                           && (session->user->account == VL_NO_FLOW
+                               || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
+
+        waits.n = 0;
+        session->runs = (!session->sleeps || wanted)
+                        && vl_proc_look(d->is_mariadb ? d->pid : session->tid, session->tid, &waits)
+                           == VL_PROC_RUNS;
+        if (waits.n && wanted)
+            find_client(d, session, &waits);
+    }
+    exclude(d);
+    for (i = 0; i < d->sessions; i++)
+        find_account(d, &d->session[i]);
+}
+
+/* Returns 1 if a user of the database is this account's. */
+static int is_known(const vl_database_t *d, apr_uint32_t account)
+{
+    const duser_t *user = apr_hash_get(d->known, &account, sizeof(account));
+
+    return user && user->account == account;
+}
+
+/* Divides what sessions without an account have used. */
+static void divide_rest(vl_database_t *d, apr_uint64_t ns)
+{
+    apr_uint32_t account, requests, all = 0;
+    int i, pass;
+
+    for (pass = 0; pass < 2; pass++) {
+        for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
+            if (is_known(d, account))
+                continue;
+            if (!pass)
+                all += requests;
+            else
+                d->clients->used(d->clients->data, account, ns * requests / all);
+        }
+        if (!all)
+            break;
+    }
+    if (!all && ns)
+        d->clients->used(d->clients->data, VL_NO_FLOW, ns);
+}
+
+void vl_database_end(vl_database_t *d)
+{
+    apr_uint64_t from_ns = cpu_ns(), own_ns, rest = 0;
+    int i;
+
+    if (!d->in_moment)
+        return;
+    d->in_moment = 0;
+    if (!d->is_mariadb)
+        list_postgres(d, 0);
+    else if (list_mariadb(d))
+        d->list++;
+    else
+        return;
+    learn(d);
+    for (i = 0; i < d->sessions; i++) {
+        const session_t *session = &d->session[i];
+
+        if (session->ns && session->account != VL_NO_FLOW)
+            d->clients->used(d->clients->data, session->account, session->ns);
+        else
+            rest += session->ns;
+    }
+    divide_rest(d, rest);
+    own_ns = d->is_mariadb ? vl_proc_thread_ns(d->pid, vl_mysql_own(d->mysql)) : 0;
+    d->cost_ns += cpu_ns() - from_ns;
+    /* The thread has served other connections before. */
+    if (d->own_ns)
+        d->cost_ns += since(own_ns, d->own_ns);
+    d->own_ns = own_ns;
+    d->next_us = d->now_us + (apr_int64_t)(d->cost_ns * REST / 1000);
+}
+
+int vl_database_runs(vl_database_t *d, apr_uint32_t account)
+{
+    int i, known = 0, runs = 0, rest = 0;
+
+    for (i = 0; i < d->sessions; i++) {
+        const session_t *session = &d->session[i];
+
+        known |= session->account == account;
+        runs += session->account == account && session->runs;
+        rest += session->account == VL_NO_FLOW && session->runs;
+    }
+    return known ? runs : rest ? -1 : is_known(d, account) ? 0 : -1;
+}
+
+apr_uint64_t vl_database_background(vl_database_t *d, apr_int64_t now_us)
+{
+    static pid_t tids[THREADS];
+    apr_uint64_t used = 0, ns;
+    int i, n;
+
+    if (!d->is_mariadb || now_us - d->background_us < BACKGROUND_US)
+        return 0;
+    d->background_us = now_us;
+    n = vl_proc_threads(d->pid, tids, THREADS);
+    for (i = 0; i < n; i++) {
+        dthread_t *thread = thread_get(d, tids[i]);
+
+        if (thread->has_served)
+            continue;
+        ns = vl_proc_thread_ns(d->pid, tids[i]);
+        if (thread->ns && ns > thread->ns)
+            used += ns - thread->ns;
+        thread->ns = ns;
+    }
+    return used;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_DATABASE_H
+#define VL_DATABASE_H
+
+/*
+ * Database servers that sites share: MariaDB, a thread for each connection, and PostgreSQL, a
+ * process for each. A session is such a thread or process. This file knows which account each
+ * session works for:
+ *
+ *   - The server says which user each session belongs to: MariaDB in its list of processes
+ *     (vl_mysql.h), PostgreSQL in the titles of its processes.
+ *   - A session that waits for its client shows the descriptor of its connection, and the kernel
+ *     says which process is at the other end. Many short connections are never seen waiting, but
+ *     their users are those of other sessions: one session shows which account the user is of.
+ *   - Sessions of a user that is not known yet, or that several accounts have, are divided between
+ *     the accounts that wait for the server. If the users of all of these are known, the session
+ *     is no account's: a backup, for example.
+ *
+ * Background work of the server is charged to no account.
+ *
+ * Only the sampler's thread calls these functions, for vl_backends.c. No lock.
+ */
+
+#include <sys/types.h>
+
+#include <apr_pools.h>
+#include <apr_time.h>
+
+typedef struct vl_database_t vl_database_t;
+
+/* What the caller knows of the server's clients. */
+typedef struct vl_database_clients_t {
+    void *data;
+    /* Returns the account that the process works for, or VL_NO_FLOW. pid: of the client, 0 if it is
+     * unknown. inode: of the server's end. */
+    apr_uint32_t (*whose)(void *data, pid_t pid, apr_uint64_t inode);
+    /* The n-th account that waits for the server in this round, and how many of its requests do.
+     * Returns 0 behind the last one. */
+    int (*waits)(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests);
+    /* A process of the server. */
+    void (*found)(void *data, pid_t pid, int is_background);
+    /* ns of CPU time in the moment are the account's, or no account's (VL_NO_FLOW). */
+    void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns);
+} vl_database_clients_t;
+
+/* Returns 1 if the process is one of a database server that is known here. */
+int vl_database_is(pid_t pid);
+/* Returns NULL if the process is none of a database server that is known here. The object must be
+ * closed. `clients` must live as long. */
+vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients);
+void vl_database_close(vl_database_t *d);
+/* The server's process, or the parent of its processes. Returns 0 if it is gone. */
+pid_t vl_database_pid(const vl_database_t *d);
+/* Returns NULL if sessions can be seen, or what prevents it. */
+const char *vl_database_fault(const vl_database_t *d);
+
+/* A request of this round waits for the server. */
+void vl_database_ask(vl_database_t *d, apr_int64_t now_us);
+/* Begins and ends the moment (vl_backends.h). begin returns 0 if there is nothing to measure. The
+ * list of sessions is asked for when it begins, and read when it ends. A list from before would miss
+ * more of the short sessions. */
+int vl_database_begin(vl_database_t *d);
+void vl_database_end(vl_database_t *d);
+/* Returns how many of the account's sessions wanted a processor when they were last listed, or -1
+ * if that is not known. */
+int vl_database_runs(vl_database_t *d, apr_uint32_t account);
+/* Returns what background threads have used since the last call, ns. It reads that once a
+ * second. */
+apr_uint64_t vl_database_background(vl_database_t *d, apr_int64_t now_us);
+
+/* Pure; exported for its test. Copies the user in the title of a process of PostgreSQL. Returns 0
+ * if it serves no client. */
+int vl_database_title_user(const char *title, char *ret_user, size_t size);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_PROC_H
+#define VL_PROC_H
+
+/* What the kernel says about processes of this machine: whether a thread wants a processor,
+ * what it waits for, which process is at the other end of a socket, and CPU times. All from
+ * /proc (proc(5)) and sock_diag(7). Only the sampler uses it. It keeps a cache of open files,
+ * so one thread at a time may call it. */
+
+#include <sys/types.h>
+
+#include <apr.h>
+
+/* Opens the netlink socket. Returns 0 if the kernel answers no questions about sockets. */
+int vl_proc_open(void);
+
+typedef enum {
+    VL_PROC_GONE,                   /* there is no such thread */
+    VL_PROC_DENIED,                 /* CAP_SYS_PTRACE is missing */
+    VL_PROC_RUNS,                   /* it runs, or waits for a processor */
+    VL_PROC_WAITS
+} vl_proc_e;
+
+#define VL_PROC_FDS 8
+/* Descriptors that a thread waits for; none if it sleeps or waits for another thread. */
+typedef struct vl_waits_t {
+    int n;
+    int fd[VL_PROC_FDS];
+} vl_waits_t;
+
+/* Looks at a thread (/proc/PID/task/TID/syscall). Fills in *ret_waits if it waits. */
+vl_proc_e vl_proc_look(pid_t pid, pid_t tid, vl_waits_t *ret_waits);
+
+/* Returns the inode of a socket or pipe of the process, 0 if the descriptor is neither.
+ * *ret_is_pipe may be NULL. */
+apr_uint64_t vl_proc_inode(pid_t pid, int fd, int *ret_is_pipe);
+
+typedef enum {
+    VL_PEER_NONE,                   /* not connected, or of an unknown family */
+    VL_PEER_QUEUED,                 /* the other end has not been accepted yet */
+    VL_PEER_HERE,                   /* on this machine, with this inode */
+    VL_PEER_HIDDEN,                 /* an address of this machine, but its socket is not seen */
+    VL_PEER_REMOTE                  /* on another machine or in another network namespace */
+} vl_peer_e;
+
+typedef struct vl_peer_t {
+    apr_uint64_t inode;
+    int port;                       /* of TCP; 0: a Unix socket */
+    int from_port;                  /* of TCP: that of this end */
+    char name[128];                 /* address that the other end listens at */
+} vl_peer_t;
+
+/* Finds the other end of a socket, given a descriptor of the process and its inode. The name of
+ * a Unix socket is left empty: vl_proc_name() finds it. */
+vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer);
+void vl_proc_name(vl_peer_t *peer);
+/* Returns the process at the other end of this Unix socket of the process, 0 if it is unknown: the one
+ * that has connected, or has called listen(). */
+pid_t vl_proc_client(pid_t pid, int fd);
+/* Returns the inode of the socket that listens at this address, 0 if there is none. Reads all
+ * of /proc/net/unix or /proc/net/tcp. */
+apr_uint64_t vl_proc_listener(const vl_peer_t *peer);
+
+/* Calls `see` with the inode of each socket that listens, and the path of a Unix socket or "",
+ * until it returns 0. */
+typedef int vl_proc_listener_fn(void *data, apr_uint64_t inode, const char *name);
+void vl_proc_listeners(vl_proc_listener_fn *see, void *data);
+
+/* Returns the CPU time that all threads of the process have used, ns; 0 if it is gone. */
+apr_uint64_t vl_proc_cpu_ns(pid_t pid);
+/* The same for one thread. */
+apr_uint64_t vl_proc_thread_ns(pid_t pid, pid_t tid);
+/* Copies the name of the program, and the title (the first argument) of the process. */
+void vl_proc_program(pid_t pid, char *ret_name, size_t size);
+int vl_proc_title(pid_t pid, char *ret_title, size_t size);
+/* Returns the parent, 0 if the process is gone, and the CPU time of the children that it has
+ * waited for, ns. */
+pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns);
+/* Copies the working folder of the process. Returns 0 if it is not known. */
+int vl_proc_folder(pid_t pid, char *ret_folder, size_t size);
+/* Returns for how long the process has lived. */
+apr_int64_t vl_proc_age_us(pid_t pid);
+/* Returns up to max children of the thread's forks, or of the main thread (tid 0). */
+int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
+/* Returns up to max threads of the process. */
+int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max);
+/* Returns 1 if the cgroup of the process is within this path. */
+int vl_proc_is_in_cgroup(pid_t pid, const char *path);
+
+/* Pure; exported for its test. Reads the text of /proc/PID/task/TID/syscall. Returns -1 for
+ * "running", else the number of the system call, with its first two arguments. -2: no sense. */
+long vl_proc_parse_syscall(const char *text, unsigned long ret_args[2]);
+
+#endif

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_sampler.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/vl_clock.h"
+#include "base/vl_pages.h"
+#include "core/vl_charge.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_duty.h"
+#include "core/vl_engage.h"
+#include "core/vl_queue.h"
+#include "cost/vl_backends.h"
+#include "cost/vl_proc.h"
+
+/* Time between two rounds. It is ROUND_REST times the CPU time of a round: half a percent. */
+#define ROUND_LEAST_US 20000
+#define ROUND_MOST_US 250000
+#define ROUND_REST 200
+/* Requests that are looked at in one round, beginning with another one each time. */
+#define LOOKS_MOST 24
+/* A request that was never seen awake for this long is asleep. */
+#define ASLEEP_US 500000
+/* A duty is the average of this many looks at the account's requests. If STREAK looks in a row
+ * found them all awake, or all asleep, their kind has changed: older looks are forgotten. */
+#define LOOKS_AVERAGE 128
+#define STREAK 16
+#define CHARGE_US 100000
+#define AVERAGE_US 500000
+/* A call is forgotten if it was not seen for this long. */
+#define CALL_US (1 * APR_USEC_PER_SEC)
+/* While connections of this machine are queued, a round comes this soon. Each round that finds
+ * no new call doubles the time. */
+#define CALLS_LEAST_US 5000
+#define CALLS_MOST 1024
+/* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
+ * it sleeps without an end then. */
+#define IDLE_US (1 * APR_USEC_PER_SEC)
+/* Time between two rounds while the server is dormant and no request waits for a back end. */
+#define DORMANT_US (1 * APR_USEC_PER_SEC)
+
+/* What is remembered of an entry of the tables of tasks. */
+typedef struct seen_t {
+    apr_uint32_t serial;
+    apr_uint32_t round;             /* in which it was last valid */
+    apr_int64_t asleep_us;          /* since when it was not seen awake; 0: it was */
+    int looks;                      /* since then */
+    int is_idle;                    /* it waits for no back end */
+} seen_t;
+
+typedef struct account_t {
+    apr_uint32_t round;             /* of the numbers that follow */
+    apr_uint32_t tasks;             /* its entries, without those that are asleep */
+    apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
+    apr_uint32_t asleep, idle;
+    apr_uint32_t databases;         /* of the looks: found it waiting for a database */
+    apr_uint32_t duty;              /* average ... */
+    apr_uint32_t known;             /* ... of this many looks */
+    int streak;                     /* of looks that found all awake, < 0: all asleep */
+    apr_int64_t served_us, served_at_us;    /* charged in all, and when that was read */
+    apr_uint32_t cpu;               /* average part of a processor that each request has, permille */
+} account_t;
+
+typedef struct entry_t {
+    apr_uint32_t child, i;
+    pid_t pid;
+    task_t task;
+} entry_t;
+
+typedef struct sampler_t {
+    vl_shm_t *shm;
+    vl_backends_t *backends;
+    vl_backends_name_fn *unfound;
+    vl_backends_unread_fn *unread;
+    apr_uint32_t round;
+    apr_int64_t now_us, charged_us;
+    seen_t *seen;                   /* VL_TASKS_MAX of each child */
+    account_t *accounts;
+    apr_uint32_t *active;           /* accounts with entries in this round */
+    apr_uint32_t n_active, *before, n_before;
+    entry_t *entries;
+    apr_uint32_t n_entries, entries_max, first, stride, random;
+    pid_t *children;
+    int n_children;
+    vl_duty_t *duties;
+    int sees;                       /* the kernel answers questions about sockets */
+    apr_int64_t backend_us;         /* when a request last waited for a back end, or began to */
+    int denied;                     /* ... but not about other users' processes */
+    struct {
+        int port;
+        apr_int64_t seen_us;
+    } *calls;
+    int n_calls, new_calls;
+    apr_int64_t calls_wait_us;
+} sampler_t;
+
+static apr_int64_t cpu_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
+}
+
+/* --- the requests ---------------------------------------------------------------- */
+
+static seen_t *seen_of(sampler_t *s, const entry_t *entry)
+{
+    return &s->seen[(apr_size_t)entry->child * VL_TASKS_MAX + entry->i];
+}
+
+static int is_asleep(const sampler_t *s, const seen_t *seen)
+{
+    return seen->asleep_us && seen->looks > 1 && s->now_us - seen->asleep_us >= ASLEEP_US;
+}
+
+static account_t *account_of(sampler_t *s, apr_uint32_t number)
+{
+    account_t *account = &s->accounts[number];
+
+    if (account->round != s->round) {
+        account->round = s->round;
+        account->tasks = account->looks = account->runs = account->asleep = account->idle = 0;
+        account->databases = 0;
+        s->active[s->n_active++] = number;
+    }
+    return account;
+}
+
+static void note_child(sampler_t *s, pid_t pid)
+{
+    if (!s->n_children || s->children[s->n_children - 1] != pid)
+        s->children[s->n_children++] = pid;
+}
+
+/* vl_duty_see_fn */
+static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, const task_t *task)
+{
+    sampler_t *s = data;
+    entry_t *entry, *more;
+    seen_t *seen;
+
+    note_child(s, pid);
+    if (s->n_entries == s->entries_max) {
+        more = realloc(s->entries, sizeof(*more) * (s->entries_max * 2 + 64));
+        if (!more)
+            return;
+        s->entries = more;
+        s->entries_max = s->entries_max * 2 + 64;
+    }
+    entry = &s->entries[s->n_entries++];
+    entry->child = child;
+    entry->i = i;
+    entry->pid = pid;
+    entry->task = *task;
+    seen = seen_of(s, entry);
+    if (seen->serial != task->serial || seen->round + 1 != s->round) {
+        memset(seen, 0, sizeof(*seen));
+        seen->serial = task->serial;
+    }
+    seen->round = s->round;
+}
+
+/* Returns the part of a processor that the request wants, permille. *ret_idle: it waits for
+ * no back end. */
+static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
+{
+    const task_t *task = &entry->task;
+    apr_uint32_t call = task->port ? vl_duty_call(s->shm, task->port) : 0;
+    apr_uint32_t payer = call && call != VL_CALL_OF_UNKNOWN ? call - 1 : task->account;
+    apr_uint32_t runs, most = 0;
+    vl_waits_t waits;
+    int i, has_backend = 0;
+
+    *ret_idle = 0;
+    switch (vl_proc_look(entry->pid, task->tid, &waits)) {
+    case VL_PROC_DENIED:
+        s->denied = 1;
+        return 1000;
+    case VL_PROC_GONE:
+    case VL_PROC_RUNS:
+        return 1000;
+    case VL_PROC_WAITS:
+        break;
+    }
+    for (i = 0; i < waits.n && most < 1000; i++) {
+        if (waits.fd[i] == task->client_fd)
+            continue;
+        has_backend |= vl_backends_look(s->backends, payer, entry->pid, task->tid,
+                                        waits.fd[i], &runs) != VL_WAIT_NOTHING;
+        most = runs > most ? runs : most;
+    }
+    for (i = 0; i < waits.n; i++)
+        *ret_idle |= waits.fd[i] == task->client_fd;
+    *ret_idle |= !has_backend;
+    if (has_backend)
+        s->backend_us = s->now_us;
+    return most;
+}
+
+static void sample(sampler_t *s, const entry_t *entry, int looks)
+{
+    account_t *account = account_of(s, entry->task.account);
+    seen_t *seen = seen_of(s, entry);
+    apr_uint32_t runs;
+
+    if (!looks && is_asleep(s, seen)) {
+        account->asleep++;
+        account->idle += (apr_uint32_t)seen->is_idle;
+        return;
+    }
+    if (!looks) {
+        account->tasks++;
+        return;
+    }
+    runs = look(s, entry, &seen->is_idle);
+    if (runs) {
+        seen->asleep_us = 0;
+        seen->looks = 0;
+    }
+    else {
+        if (!seen->asleep_us)
+            seen->asleep_us = s->now_us;
+        seen->looks++;
+    }
+    if (is_asleep(s, seen)) {
+        account->asleep++;
+        account->idle += (apr_uint32_t)seen->is_idle;
+        if (seen->is_idle)
+            vl_engage_disown(s->shm, entry->child, entry->i, entry->task.serial);
+        return;
+    }
+    account->tasks++;
+    account->databases += (apr_uint32_t)vl_backends_at_database(s->backends);
+    account->looks++;
+    account->runs += runs;
+}
+
+/* Counts looks of the same result in a row. now: the average of this round's, permille. */
+static void count_streak(account_t *account, apr_uint32_t now)
+{
+    const int looks = (int)account->looks, is_awake = now >= 900, is_asleep = now <= 100;
+
+    if (is_awake && account->streak >= 0)
+        account->streak += looks;
+    else if (is_asleep && account->streak <= 0)
+        account->streak -= looks;
+    else
+        account->streak = is_awake ? looks : is_asleep ? -looks : 0;
+}
+
+/* Averages, over the last AVERAGE_US, the part of a processor that each of n requests has. */
+static void count_served(sampler_t *s, apr_uint32_t number, account_t *account, apr_uint64_t n)
+{
+    apr_int64_t served_us = vl_duty_served_us(s->shm, number), now;
+    apr_int64_t passed_us = s->now_us - account->served_at_us;
+
+    if (account->served_at_us && passed_us > 0 && n) {
+        now = (served_us - account->served_us) * 1000 / passed_us / (apr_int64_t)n;
+        now = now < 0 ? 0 : now > 1000 ? 1000 : now;
+        if (passed_us > AVERAGE_US)
+            passed_us = AVERAGE_US;
+        account->cpu = (apr_uint32_t)((account->cpu * (AVERAGE_US - passed_us) + now * passed_us)
+                                      / AVERAGE_US);
+    }
+    account->served_us = served_us;
+    account->served_at_us = s->now_us;
+}
+
+/* Computes the account's duty from this round. A request that holds a slot and has no entry
+ * yet waits for a thread or for its connection to be taken up, so it wants a processor. */
+static void average(sampler_t *s, apr_uint32_t number, account_t *account)
+{
+    apr_uint32_t running = vl_duty_running(s->shm, number);
+    apr_uint32_t listed = account->tasks + account->asleep;
+    apr_uint64_t runs, all, now;
+
+    if (!account->looks)
+        return;
+    all = account->tasks + (running > listed ? running - listed : 0);
+    runs = (apr_uint64_t)account->runs * account->tasks / account->looks
+           + (all - account->tasks) * 1000;
+    now = runs / all;
+    count_served(s, number, account, all);
+    count_streak(account, (apr_uint32_t)now);
+    if (abs(account->streak) >= STREAK && account->known > account->looks)
+        account->known = account->looks;
+    account->known += account->looks;
+    if (account->known > LOOKS_AVERAGE)
+        account->known = account->looks < LOOKS_AVERAGE ? LOOKS_AVERAGE : account->looks;
+    account->duty = (apr_uint32_t)((account->duty * (apr_uint64_t)(account->known - account->looks)
+                                    + now * account->looks) / account->known);
+}
+
+static void publish(sampler_t *s)
+{
+    apr_uint32_t i, n = 0;
+    apr_uint64_t sum = 0, tasks = 0;
+
+    for (i = 0; i < s->n_active; i++) {
+        account_t *account = &s->accounts[s->active[i]];
+        const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle,
+                                 account->looks ? account->databases * account->tasks / account->looks
+                                                : 0 };
+
+        average(s, s->active[i], account);
+        s->duties[n] = duty;
+        s->duties[n].duty = vl_duty_settled(account->duty, account->cpu);
+        sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
+        tasks += account->tasks;
+    }
+    /* Accounts that have no requests any more. */
+    for (i = 0; i < s->n_before; i++) {
+        account_t *account = &s->accounts[s->before[i]];
+        const vl_duty_t duty = { s->before[i], vl_duty_settled(account->duty, account->cpu), 0, 0, 0 };
+
+        if (account->round != s->round)
+            s->duties[n++] = duty;
+    }
+    vl_duty_publish(s->shm, s->duties, n, tasks ? (apr_uint32_t)(sum / tasks) : 0);
+    memcpy(s->before, s->active, sizeof(*s->active) * s->n_active);
+    s->n_before = s->n_active;
+}
+
+/* --- a round --------------------------------------------------------------------- */
+
+/* vl_backends_charge_fn */
+static void charge(void *data, apr_uint32_t account, apr_uint64_t us, apr_uint64_t database_us,
+                   vl_cost_by_e by, int idle)
+{
+    sampler_t *s = data;
+
+    vl_charge_backend(s->shm, account, us, database_us, by);
+    if (idle)
+        vl_charge_backend_idle(s->shm, account);
+}
+
+/* vl_backends_spend_fn */
+static void spend(void *data, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                  apr_uint64_t us)
+{
+    vl_duty_spend(((sampler_t *)data)->shm, entry, account, address, us);
+}
+
+/* vl_backends_call_fn */
+static void note_call(void *data, int port, apr_uint32_t account)
+{
+    sampler_t *s = data;
+    int i;
+
+    for (i = 0; i < s->n_calls && s->calls[i].port != port; i++)
+        ;
+    if (i == CALLS_MOST)
+        return;
+    if (i == s->n_calls)
+        s->calls[s->n_calls++].port = port;
+    s->calls[i].seen_us = s->now_us;
+    s->new_calls |= vl_duty_note_call(s->shm, port, account);
+}
+
+static void publish_calls(sampler_t *s)
+{
+    int i;
+
+    s->new_calls = 0;
+    vl_backends_calls(s->backends, note_call, s);
+    for (i = 0; i < s->n_calls; i++) {
+        if (s->now_us - s->calls[i].seen_us < CALL_US)
+            continue;
+        vl_duty_forget_call(s->shm, s->calls[i].port);
+        s->calls[i--] = s->calls[--s->n_calls];
+    }
+    if (s->new_calls) {
+        s->calls_wait_us = CALLS_LEAST_US;
+        vl_dispatch_wake_all(s->shm);
+    }
+    else if (s->calls_wait_us < ROUND_MOST_US) {
+        s->calls_wait_us *= 2;
+    }
+}
+
+/* vl_duty_see_fn: looks at a request that has begun in this round. */
+static void look_at_new(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                        const task_t *task)
+{
+    sampler_t *s = data;
+    const entry_t entry = { child, i, pid, *task };
+    const seen_t *seen = seen_of(s, &entry);
+    int idle;
+
+    if ((seen->round != s->round || seen->serial != task->serial)
+        && s->first++ % s->stride == 0)
+        (void)look(s, &entry, &idle);
+}
+
+static void take_round(sampler_t *s)
+{
+    vl_sampler_state_t *state = vl_duty_sampler(s->shm);
+    apr_uint32_t i;
+
+    s->round++;
+    s->now_us = vl_clock_us();
+    s->n_entries = s->n_active = 0;
+    s->n_children = s->denied = 0;
+    vl_duty_tasks(s->shm, list, s);
+    s->stride = 1 + s->n_entries / LOOKS_MOST;
+    vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
+    s->first++;
+    for (i = 0; i < s->n_entries; i++)
+        sample(s, &s->entries[i], (i + s->first) % s->stride == 0);
+    publish(s);
+    publish_calls(s);
+    if (vl_backends_moment(s->backends)) {
+        vl_duty_sleep(s->shm, VL_MOMENT_US, VL_UNTIL_TIME);
+        vl_duty_tasks(s->shm, look_at_new, s);
+        vl_backends_end(s->backends);
+    }
+    if (s->now_us - s->charged_us >= CHARGE_US) {
+        s->charged_us = s->now_us;
+        vl_backends_charge(s->backends, s->now_us, charge, spend, s);
+        if (vl_backends_had_outside(s->backends))
+            vl_charge_outside(s->shm, s->now_us);
+        state->processes = vl_backends_processes(s->backends);
+        state->unfound = vl_backends_unfound(s->backends, s->unfound);
+        vl_backends_unread(s->backends, s->unread, state->unread, sizeof(state->unread));
+    }
+    state->state = s->denied || !s->sees ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
+    state->round_at = s->now_us;
+}
+
+static void allocate(sampler_t *s, apr_pool_t *p)
+{
+    apr_uint32_t accounts = vl_shm_capacity(s->shm), children = vl_shm_columns(s->shm);
+
+    /* Of large blocks, pages that are never written use no memory. */
+    s->seen = vl_pages_make(p, (apr_size_t)children * VL_TASKS_MAX, sizeof(*s->seen));
+    s->accounts = vl_pages_make(p, accounts, sizeof(*s->accounts));
+    s->active = vl_pages_make(p, accounts, sizeof(*s->active));
+    s->before = vl_pages_make(p, accounts, sizeof(*s->before));
+    s->duties = vl_pages_make(p, (apr_size_t)accounts * 2, sizeof(*s->duties));
+    s->children = vl_pages_make(p, children, sizeof(*s->children));
+    s->calls = vl_pages_make(p, CALLS_MOST, sizeof(*s->calls));
+}
+
+/* Returns 1 if the server is dormant, and its requests wait for no back end. */
+static int rests(sampler_t *s)
+{
+    if (vl_duty_backend_began(s->shm))
+        s->backend_us = vl_clock_us();
+    return vl_engage_is_dormant(s->shm) && vl_clock_us() - s->backend_us > DORMANT_US;
+}
+
+static void sleep_between(sampler_t *s, apr_int64_t us)
+{
+    if (rests(s))
+        vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
+    if (!s->n_entries) {
+        vl_duty_sleep(s->shm, rests(s) ? 0 : IDLE_US, VL_UNTIL_BEGIN);
+        us = ROUND_LEAST_US;        /* a request has begun: what it does is seen later */
+    }
+    else if (rests(s)) {
+        return;
+    }
+    if (us > s->calls_wait_us && vl_duty_calls_wanted(s->shm)) {
+        vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
+        return;
+    }
+    vl_duty_sleep(s->shm, us, VL_UNTIL_CALLS);
+    if (s->calls_wait_us < us && vl_duty_calls_wanted(s->shm))
+        vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
+}
+
+/* Returns between half and one and a half times as much. Pages that wait for a fixed time must
+ * not be seen at the same point of their work in each round. */
+static apr_int64_t vary(sampler_t *s, apr_int64_t us)
+{
+    s->random = s->random * 1103515245 + 12345;     /* C11, 7.22.2.2 */
+    return us / 2 + us * (s->random >> 16 & 1023) / 1023;
+}
+
+void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
+{
+    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .unread = conf->unread,
+                    .calls_wait_us = CALLS_LEAST_US };
+    vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
+    struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
+    apr_int64_t from_us, used_us, sleep_us;
+    int i;
+
+    s.sees = vl_proc_open();
+    s.backends = vl_backends_create(p, conf->server, conf->cgroup);
+    vl_backends_set_folder(s.backends, conf->folder);
+    for (i = 0; i < conf->n_ports; i++)
+        vl_backends_add_own(s.backends, conf->ports[i]);
+    allocate(&s, p);
+    while (poll(&stops, 1, 0) <= 0) {
+        from_us = cpu_us();
+        take_round(&s);
+        used_us = cpu_us() - from_us;
+        state->round_us = vl_average(state->round_us, (apr_uint64_t)used_us);
+        sleep_us = used_us * ROUND_REST;
+        if (sleep_us < ROUND_LEAST_US)
+            sleep_us = ROUND_LEAST_US;
+        if (sleep_us > ROUND_MOST_US)
+            sleep_us = ROUND_MOST_US;
+        sleep_between(&s, vary(&s, sleep_us));
+    }
+    free(s.entries);
+}
