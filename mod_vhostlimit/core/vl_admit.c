@@ -63,17 +63,12 @@ static int is_light(const vl_standing_t *s, apr_uint64_t load)
                           < (apr_uint64_t)s->heaviest->load * s->weight * LIGHT_PARTS;
 }
 
-/* Returns 1 if the account has had less CPU time for its weight than others. What its own running
- * requests will cost counts as used. The heaviest account's requests are charged while they run. */
-static int is_owed(const vl_queue_head_t *head, const vl_flow_t *f, const vl_standing_t *s)
+/* Returns 1 if the account has had less CPU time for its weight than another one that runs. What its
+ * own running requests will cost counts as used. Long requests are charged while they run. */
+static int is_owed(const vl_queue_t *q, const vl_flow_t *f, const vl_standing_t *s)
 {
-    apr_uint64_t others = head->vtime;
-
-    if (s->heaviest && s->heaviest != f && VL_FAIR_AFTER(s->heaviest->fair.tag, others) > 0)
-        others = s->heaviest->fair.tag;
-    return f->load < (apr_uint64_t)head->slots * 1000 * OWED_MOST
-           && VL_FAIR_AFTER(others, f->fair.tag)
-              > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, s->weight);
+    return f->load < (apr_uint64_t)q->head->slots * 1000 * OWED_MOST
+           && s->behind > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, s->weight);
 }
 
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
@@ -91,7 +86,7 @@ int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
     if (s.left > slots / 5)
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
-    if (is_first && is_owed(head, f, &s))
+    if (is_first && is_owed(q, f, &s))
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise

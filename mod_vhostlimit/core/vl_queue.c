@@ -89,14 +89,28 @@ static void count_load(vl_queue_t *q, apr_uint32_t flow)
         head->heaviest = flow + 1;
 }
 
+/* Returns the running flow whose tag is latest, as far as known, or NULL. */
+static const vl_flow_t *ahead_of(const vl_queue_t *q)
+{
+    const vl_flow_t *ahead = q->head->ahead ? &q->flows[q->head->ahead - 1] : NULL;
+
+    return ahead && ahead->running ? ahead : NULL;
+}
+
 /* Restores the sums and the heap after any change of a flow. */
 static void update(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_flow_t *f = &q->flows[flow];
+    const vl_flow_t *ahead = ahead_of(q);
     int ready = is_ready(q, flow);
 
     count_active(q, f);
+    if (f->running && (!ahead || VL_FAIR_AFTER(f->fair.tag, ahead->fair.tag) > 0))
+        q->head->ahead = flow + 1;
     count_load(q, flow);
+    /* Its load may have fallen below that of a flow whose requests are long. */
+    if (q->head->heaviest == flow + 1 && ahead && ahead != f)
+        count_load(q, (apr_uint32_t)(ahead - q->flows));
     f->fair.order = flow;
     if (ready)
         vl_fair_add(&q->head->heap, &f->fair);
@@ -262,7 +276,9 @@ vl_standing_t vl_queue_standing(const vl_queue_t *q, apr_uint32_t flow)
     const vl_queue_head_t *head = q->head;
     vl_standing_t s = { .duty = vl_queue_duty(q, flow), .weight = weight_of(&q->flows[flow]),
                         .left = vl_queue_free(q) };
+    const vl_flow_t *ahead = ahead_of(q);
 
+    s.behind = ahead ? VL_FAIR_AFTER(ahead->fair.tag, q->flows[flow].fair.tag) : 0;
     if (head->heaviest) {
         s.heaviest = &q->flows[head->heaviest - 1];
         s.heaviest_duty = vl_queue_duty(q, head->heaviest - 1);

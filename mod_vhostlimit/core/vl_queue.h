@@ -53,6 +53,7 @@ typedef struct vl_queue_head_t {
     apr_uint32_t duty;          /* average of all flows, permille; 0: unknown */
     apr_uint32_t heaviest;      /* 1 + the flow with the most load for its weight, as far as
                                  * known; 0: none */
+    apr_uint32_t ahead;         /* 1 + the running flow with the latest tag, as far as known; 0: none */
     apr_uint64_t load;          /* the sum of the flows', permille of a slot */
     apr_uint32_t waiting;
     apr_uint32_t active;        /* flows with a waiting or running request */
@@ -113,6 +114,7 @@ typedef struct vl_standing_t {
     apr_uint32_t left;              /* free slots */
     const vl_flow_t *heaviest;      /* the flow with the most load for its weight, or NULL */
     apr_uint32_t heaviest_duty, heaviest_weight;
+    apr_int64_t behind;             /* by how much the flow's tag is before that of the flow ahead */
 } vl_standing_t;
 
 vl_standing_t vl_queue_standing(const vl_queue_t *q, apr_uint32_t flow);

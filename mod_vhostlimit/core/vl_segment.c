@@ -85,7 +85,8 @@ static void sum_up_locked(vl_shm_t *shm)
     apr_uint32_t a, c, i, asking = 0, waiting = 0;
 
     chain_hosts_locked(shm);
-    q->head->running = q->head->heap.length = q->head->active = q->head->heaviest = 0;
+    q->head->running = q->head->heap.length = q->head->active = q->head->heaviest
+        = q->head->ahead = 0;
     q->head->active_milli = q->head->load = shm->head->calls = 0;
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
