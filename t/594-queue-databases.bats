@@ -5,7 +5,7 @@
 # The pages of site a make it compute for longer than those of site b. What each site used is known
 # from the same number of pages without the other site.
 #
-# needs: phpmysql phppgsql pgbouncer
+# needs: phpmysql phppgsql
 
 load lib/live
 load lib/apps
@@ -36,17 +36,15 @@ sql() { mariadb --no-defaults -u "${2:-root}" -S "$HTTPD_ROOT/app/run/m" -e "$1"
 # mariadbd does not change to the user by itself here: run_app does.
 run_mariadb() { run_app mariadb "$HTTPD_ROOT/app/run/m" "$(command -v mariadbd || command -v mysqld)" --no-defaults \
   --datadir="$HTTPD_ROOT/app/mariadb" --socket="$HTTPD_ROOT/app/run/m" --pid-file="$HTTPD_ROOT/app/run/m.id" \
-  --bind-address=127.0.0.1 --port="$(free_port sql)"; }
+  --bind-address=127.0.0.1 --port="$(free_port sql)" "$@"; }
 
-start_mariadb() {
+start_mariadb() { # <option>...
   rm -rf "$HTTPD_ROOT/app/mariadb"
   as_server mariadb-install-db --no-defaults --datadir="$HTTPD_ROOT/app/mariadb" --skip-test-db >"$HTTPD_ROOT/install.out" 2>&1 ||
     fail "mariadb-install-db: $(tail -n 5 "$HTTPD_ROOT/install.out")"
-  run_mariadb
+  run_mariadb "$@"
   wait_until 20 sql 'CREATE USER site_a@localhost, site_b@localhost, b_cron@localhost'
 }
-
-need_pgbouncer() { need_program pgbouncer; }
 
 # MySQL's server, which Debian's stable releases do not have.
 need_mysql() { [[ $(mysqld --version 2>&1) == *Ver*[0-9]* && $(mysqld --version) != *MariaDB* ]] || { echo "no MySQL"; return 1; }; }
@@ -261,6 +259,7 @@ begin_long_load() {
 
 @test "MariaDB: authentication changes under load: it is said once, sites are charged by their requests, and later by sessions" {
   requires mariadb
+  local before
   two_pools
   # shellcheck disable=SC2031  # each test is a shell of its own
   export LOG_MAY_SAY='VL0080|php'
@@ -287,6 +286,24 @@ begin_long_load() {
   sql "ALTER USER site_a@localhost IDENTIFIED BY ''"
   resumes "the site's password"
   is "$(grep -c VL0080 "$HTTPD_ROOT/logs/error.log")" 1 "said"
+  kill "$ab_a"
+}
+
+@test "MariaDB with a thread pool does not show its sessions: it is said, and sites are charged by their requests" {
+  requires mariadb
+  local before
+  two_pools
+  # shellcheck disable=SC2031  # each test is a shell of its own
+  export LOG_MAY_SAY=VL0080
+  start_mariadb --thread-handling=pool-of-threads
+  pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
+  begin_long_load
+  is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'which thread works'* ]]; }
+  wait_until 10 is_named
+  before=$(charged a)
+  # shellcheck disable=SC2317  # wait_until calls it
+  is_charged() { (($(charged a) > before + 100000)); }
+  wait_until 10 is_charged
   kill "$ab_a"
 }
 
@@ -322,24 +339,4 @@ charged_by_user() { # <title> <command of b_cron>...
   pages 'kind = postgresql' "at = $run" "port = $(free_port sql)"
   charged_by_user 'PostgreSQL' psql_as b_cron -c 'SET statement_timeout = 4000' \
     -c 'DO $$BEGIN LOOP END LOOP; END$$'
-}
-
-# One process has all connections of both sites to the database.
-@test "PgBouncer in front of PostgreSQL: VhostLimitDatabaseUser says whose its connections are" {
-  requires postgresql pgbouncer
-  local run=$HTTPD_ROOT/app/run a b
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")" \
-    -v 'a VhostLimitDatabaseUser site_a' -v 'b VhostLimitDatabaseUser site_b'
-  start_fpm fpm p="$run/p"
-  start_postgres
-  printf '"site_%s" ""\n' a b >"$run/users"
-  printf '%s\n' '[databases]' "* = host=$run port=$(free_port sql)" '[pgbouncer]' "unix_socket_dir = $run" "listen_port = $(free_port pgbouncer)" \
-    'auth_type = trust' "auth_file = $run/users" 'default_pool_size = 6' 'pool_mode = transaction' >"$run/bouncer.ini"
-  run_app pgbouncer "$run/.s.PGSQL.$(free_port pgbouncer)" "$(command -v pgbouncer)" "$run/bouncer.ini"
-  pages 'kind = postgresql' "at = $run" "port = $(free_port pgbouncer)"
-  is "$(web "$(url a '/sql.php?ms=1')")$(web "$(url b '/sql.php?ms=1')")" askedasked
-  a=$(cost_of a '/sql.php?ms=20' 20)
-  b=$(cost_of b '/sql.php?ms=2' 40)
-  load_both '/sql.php?ms=20' '/sql.php?ms=2' 6 6          # its connections are found
-  compare 'PgBouncer, shared pool' '/sql.php?ms=20' '/sql.php?ms=2' "$a" "$b"
 }

@@ -210,7 +210,7 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
 static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t account,
                                  process_t *process)
 {
-    apr_uint32_t runs = 0, part;
+    apr_uint32_t runs = 0;
     int i;
 
     list_edges(b, from, process);
@@ -228,13 +228,6 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
             vl_backends_find_adopt(b, backend);
         if (!backend->processes || (from->n_shares > 1 && !may_use(b, backend, account)))
             continue;
-        if (backend->same)
-            backend = backend->same;
-        if (vl_backends_database_ask(b, backend)) {
-            runs += vl_backends_database_look(b, backend, account, from->n_shares > 1 ? 0 : inode,
-                                              &part) == VL_WAIT_RUNS;
-            continue;
-        }
         vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
         for (each = backend->processes; each; each = each->next) {
             sample_process(b, each);
@@ -356,7 +349,8 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     vl_proc_name(&peer);
     backend = vl_backends_table_get(b, peer.name);
     vl_backends_database_check(b, backend->same ? backend->same : backend);
-    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
+    /* The last one may be that of a server which was restarted since. */
+    if (!backend->processes && b->now_us >= backend->scan_us)
         backend->listener = vl_backends_find_listener(b, &peer);
     /* A scan for another back end may have found its processes. */
     if (backend->listener && !backend->processes)

@@ -159,7 +159,7 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
         if (((user_t *)user)->last == backend)
             ((user_t *)user)->last = NULL;
     }
-    vl_backends_table_part(b, backend);
+    vl_backends_table_part(b, backend, 0);
     if (backend->database)
         vl_database_close(backend->database);
     apr_pool_clear(b->scratch);

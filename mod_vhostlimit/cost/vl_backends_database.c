@@ -99,8 +99,7 @@ static void note_connection(vl_backends_t *b, apr_uint64_t inode, apr_uint32_t a
     connection->account = account;
 }
 
-/* A request waits for a database server whose sessions can be seen. inode: of its connection; 0: that may
- * be any connection of a server in between. */
+/* A request waits for a database server whose sessions can be seen. */
 vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                         apr_uint64_t inode, apr_uint32_t *ret_runs)
 {
@@ -111,8 +110,7 @@ vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, ap
 
     b->at_database = 1;
     vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
-    if (inode)
-        note_connection(b, inode, account);
+    note_connection(b, inode, account);
     *ret_runs = runs < 0 || (apr_uint32_t)runs >= users ? 1000 : (apr_uint32_t)runs * 1000 / users;
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
@@ -124,12 +122,9 @@ void vl_backends_database_check(vl_backends_t *b, backend_t *backend)
     vl_database_lose(backend->database);
     while (backend->processes)
         vl_backends_table_remove(b, backend, &backend->processes);
-    vl_backends_table_part(b, backend);
+    vl_backends_table_part(b, backend, 1);
     backend->knows_database = backend->n_parents = 0;
     backend->listener = 0;
-    backend->scan_us = 0;
-    backend->scan_wait_us = SCAN_LEAST_US;
-    backend->is_lost = 1;
 }
 
 void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd)

@@ -232,10 +232,6 @@ int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t ino
 
     if (b->now_us < backend->scan_us)
         return 0;
-    if (backend->is_lost && !backend->listener) {
-        backend->scan_us = b->now_us + SCAN_LEAST_US;
-        return 0;
-    }
     found = scan_own(b, backend, inode) || scan_family(b, backend, inode);
     rest_us = (cpu_us() - from_us) * SCAN_REST;
     backend->scan_us = b->now_us + (rest_us > SCAN_LEAST_US ? rest_us : SCAN_LEAST_US);

@@ -216,8 +216,9 @@ user_t *vl_backends_table_user(vl_backends_t *b, apr_uint32_t account);
 share_t *vl_backends_table_share(backend_t *backend, apr_uint32_t account);
 process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid);
 void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **at);
-/* Other addresses of the same database server find it anew. */
-void vl_backends_table_part(vl_backends_t *b, const backend_t *backend);
+/* Other addresses of the same database server find it anew. is_lost: it may have been restarted, so
+ * those that were not found yet look for it too. */
+void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_lost);
 void vl_backends_table_parent(const vl_backends_t *b, backend_t *backend, pid_t parent);
 /* A process of the back end had a connection at this descriptor. */
 void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd);

@@ -153,7 +153,7 @@ void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **
     b->free = process;
 }
 
-void vl_backends_table_part(vl_backends_t *b, const backend_t *backend)
+void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_lost)
 {
     apr_hash_index_t *i;
     backend_t *other;
@@ -162,13 +162,14 @@ void vl_backends_table_part(vl_backends_t *b, const backend_t *backend)
     for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         other = value;
-        if (other->same != backend)
+        if (other->same != backend && (!is_lost || other->processes || other->is_remote))
             continue;
+        if (other->same)
+            other->listener = 0;
         other->same = NULL;
-        other->listener = 0;
         other->scan_us = 0;
         other->scan_wait_us = SCAN_LEAST_US;
-        other->is_lost = 1;
+        other->is_lost = is_lost;
     }
 }
 

@@ -388,6 +388,12 @@ static int list_mariadb(vl_database_t *d)
 
     if (n < 0)
         return 0;
+    /* MariaDB's thread pool; MySQL without performance_schema. */
+    if (!vl_mysql_own(d->mysql)) {
+        d->fault = "it does not show which thread works for which session";
+        d->next_us = d->now_us + AGAIN_US;
+        return 0;
+    }
     d->fault = NULL;
     d->denied_us = 0;
     d->sessions = 0;

@@ -127,7 +127,7 @@ static void log_unread(const char *address, const char *why)
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0080)
                  "the sessions of the database at %s cannot be seen, because %s: its CPU time is "
                  "divided equally between the requests that wait for it. Let root@localhost log in by "
-                 "unix_socket", address, why);
+                 "unix_socket, and give each connection a thread", address, why);
 }
 
 static void start(void)

@@ -77,7 +77,6 @@ lintian     command:lintian         lintian                   lintian
 mkdocs      command:mkdocs          mkdocs                    mkdocs
 bubblewrap  command:bwrap           bubblewrap                bubblewrap
 postgresql  file:/usr/lib/postgresql/*/bin/initdb,/usr/bin/initdb  postgresql  postgresql-server
-pgbouncer   command:pgbouncer       pgbouncer                 pgbouncer
 mariadb     command:mariadb-install-db  mariadb-server        mariadb-server
 phpmysql    php:mysqli              php-mysql                 php-mysqlnd
 phppgsql    php:pgsql               php-pgsql                 php-pgsql

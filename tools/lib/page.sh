@@ -18,7 +18,7 @@ page_path() { # <page>
     call*) echo "/call.php?site=site${1#call}" ;;
     app*) echo "/app?ms=${1#app}" ;;
     sql*kept) page=${1#sql}; echo "/sql.php?ms=${page%kept}&keep=1" ;;
-    sqlwait*) echo "/sql.php?sleep=${1#sqlwait}" ;;
+    sqlwait*) echo "/sql.php?sleep=${1#sqlwait}&keep=1" ;;
     sqlmany*) echo "/sql.php?many=${1#sqlmany}" ;;
     wordpress) echo /wordpress/ ;;
     sql*) echo "/sql.php?ms=${1#sql}" ;;
