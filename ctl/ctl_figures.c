@@ -250,6 +250,7 @@ void ctl_count_add(ctl_count_t *count, const ctl_site_t *now, const ctl_site_t *
     ADD(gone, gone);
     ADD(cpu_us, charged_us);
     ADD(busy_us, busy_us);
+    ADD(database_us, database_us);
 #undef ADD
     count->figures[CTL_HISTORY_waiting] += (uint64_t)(now->waiting + now->deferred);
     count->wait_us += counted(now->wait_us, before->wait_us);

@@ -15,7 +15,7 @@
 #define CTL_SITE_NUMBERS(X) X(mode) X(weight) X(concurrency) X(queue) X(cpu)         \
     X(limited_s) X(running) X(waiting) X(deferred) X(requests) X(queued) X(refused) \
     X(refused_concurrency) X(refused_queue) X(refused_timeout) X(gone) X(wait_us)   \
-    X(busy_us) X(charged_us) X(runnable_permille)
+    X(busy_us) X(charged_us) X(database_us) X(runnable_permille)
 
 /* Numbers of the server. */
 #define CTL_FIGURES_NUMBERS(X) X(schema) X(now_us) X(started_us) X(configured_us)   \

@@ -257,9 +257,10 @@ static void print_line(const ctl_minute_t *sum)
 {
     const uint64_t *figures = sum->figures;
 
-    printf(" %10.1f %8.1f %8llu %10s %10llu %10llu %8llu\n",
+    printf(" %10.1f %8.1f %8.1f %8llu %10s %10llu %10llu %8llu\n",
            (double)figures[CTL_HISTORY_requests] / sum->seconds,
            (double)figures[CTL_HISTORY_cpu_us] / sum->seconds / 1e4,
+           (double)figures[CTL_HISTORY_database_us] / sum->seconds / 1e4,
            (unsigned long long)figures[CTL_HISTORY_waiting],
            ctl_ms((double)figures[CTL_HISTORY_wait_p99_us]).text,
            (unsigned long long)figures[CTL_HISTORY_queued],
@@ -275,7 +276,7 @@ static void print_table(const range_t *range)
     char time[32], gap[32] = "";
     unsigned lines = 0;
 
-    printf("%-16s %10s %8s %8s %10s %10s %10s %8s\n", "TIME", "REQ/s", "CPU%", "WAITING",
+    printf("%-16s %10s %8s %8s %8s %10s %10s %10s %8s\n", "TIME", "REQ/s", "CPU%", "DB%", "WAITING",
            "P99ms", "QUEUED", "REFUSED", "GONE");
     for (; m <= range->last; m += step) {
         format_time(time, m, 0);

@@ -8,7 +8,7 @@
  *   file:  head | band 0 | band 1 | ...         grows by a band when sites need one
  *   head:  one page with ctl_history_head_t
  *   band:  names of 255 sites | page of slot 0 | page of slot 1 | ... | page of slot 10079
- *   page:  4096 bytes: its minute, and a record of 16 bytes for each site of the band
+ *   page:  4608 bytes: its minute, and a record of 18 bytes for each site of the band
  *
  * Site n is record n % 255 of band n / 255.  Site 0 is the whole server.  Minute m (Unix time
  * divided by 60) is in slot m % slots.  So a minute costs one write for each 255 sites, and
@@ -32,8 +32,8 @@
 
 #define CTL_HISTORY_MAGIC UINT64_C(0x564c48495354ff01)
 /* Incremented when the layout or the meaning of a figure changes. */
-#define CTL_HISTORY_VERSION 1
-#define CTL_HISTORY_PAGE 4096
+#define CTL_HISTORY_VERSION 2
+#define CTL_HISTORY_PAGE 4608
 /* Minutes that the file has: a week. */
 #define CTL_HISTORY_SLOTS (7 * 24 * 60)
 #define CTL_HISTORY_BAND_SITES 255
@@ -50,7 +50,8 @@
     X(busy_us, "time from admission to the end, of finished requests")                    \
     X(waiting, "requests queued and deferred at the end of the minute, or the mean number " \
       "of requests that were queued before they were admitted, if that is larger")        \
-    X(wait_p99_us, "99th percentile of the time in the queue")
+    X(wait_p99_us, "99th percentile of the time in the queue")                            \
+    X(database_us, "of the CPU time, that of databases")
 
 enum {
 #define X(member, help) CTL_HISTORY_##member,
@@ -91,6 +92,7 @@ typedef struct ctl_history_page_t {
                                  * start, or more when a minute could not be written */
     uint64_t sum;
     ctl_history_record_t records[CTL_HISTORY_BAND_SITES];
+    uint16_t unused;            /* 0 */
 } ctl_history_page_t;
 
 /* The layout is what the comment above says, whatever the compiler. */
@@ -130,8 +132,8 @@ static inline uint64_t ctl_history_sum(const ctl_history_page_t *page)
     uint64_t sum = CTL_HISTORY_MAGIC ^ page->minute ^ (uint64_t)page->seconds << 32, word;
     size_t i;
 
-    for (i = 0; i < sizeof(page->records); i += sizeof(word)) {
-        memcpy(&word, (const char *)page->records + i, sizeof(word));
+    for (i = offsetof(ctl_history_page_t, records); i < sizeof(*page); i += sizeof(word)) {
+        memcpy(&word, (const char *)page + i, sizeof(word));
         sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
         sum ^= sum >> 29;
     }

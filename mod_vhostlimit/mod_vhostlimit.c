@@ -23,6 +23,7 @@
 #include "control/vl_control.h"
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
+#include "config/vl_database_users.h"
 #include "config/vl_folders.h"
 #include "config/vl_headtime.h"
 #include "config/vl_plans.h"
@@ -369,6 +370,8 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 
     if (rv == APR_SUCCESS)
         rv = vl_sandboxes_check(ptemp, main_server);
+    if (rv == APR_SUCCESS)
+        rv = vl_database_users_check(pconf, main_server);
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
@@ -417,7 +420,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
     vl_sampler_post_config(pconf, main_server, kept->shm, vl_cgroup_path(kept->cgroup),
-                           vl_folders_account);
+                           vl_folders_account, vl_database_users_account);
     return OK;
 }
 

@@ -85,6 +85,24 @@ rejected() { # <line> <sentence>   by the server
   rejected 'VhostLimitCgroup /../x' "VhostLimitCgroup: '/../x' is not"
 }
 
+@test "VhostLimitDatabaseUser accepts names and beginnings of names, of one site only" {
+  local long value
+  long=$(printf 'x%.0s' {1..128})
+  check_config 'VhostLimit On' -v "a VhostLimitDatabaseUser shop anna_* $long" -v 'b VhostLimitDatabaseUser anna anna_b*'
+  is "$status" 0
+  for value in '*' 'a*b' "x$long"; do
+    check_config 'VhostLimit On' -v "a VhostLimitDatabaseUser $value"
+    is "$status" 1
+    like "$output" 'is neither a name of up to 128 bytes nor the beginning of names and \*'
+  done
+  rejected 'VhostLimitDatabaseUser shop' 'VhostLimitDatabaseUser: write it into the <VirtualHost>'
+  check_config 'VhostLimit On' -v 'a VhostLimitDatabaseUser shop' -v 'b VhostLimitDatabaseUser shop'
+  is "$status" 1
+  like "$output" 'VL0083: VhostLimitDatabaseUser shop: sites a\.test and b\.test both have it'
+  check_config 'VhostLimit On' -v 'a VhostLimitDatabaseUser shop' -v 'b ServerName a.test' -v 'b VhostLimitDatabaseUser shop'
+  is "$status" 0
+}
+
 @test "VhostLimitWeight accepts 1 to 10000" {
   accepted 'VhostLimitWeight 1' 'VhostLimitWeight 100' 'VhostLimitWeight 10000'
 }

@@ -34,23 +34,19 @@ END
 
 # The share of what the kernel counted that is charged to site a is nearly all, and to site b nearly none.
 compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
-  local before kernel a b ab ab_a ab_b
+  local before kernel a b
   is "$(get a "$2") $(get b "$3")" '200 200'
   [[ ${VL_APPS_SECONDS-} == "" ]] || time_passes 2000
   before=$(kernel_us)
   a=$(status_of a backend_us)
   b=$(status_of b backend_us)
-  begin_load a "${4:-4}" "$2"
-  ab_a=$!
-  begin_load b "${5:-4}" "$3"
-  ab_b=$!
-  for ab in $ab_a $ab_b; do wait "$ab" || fail "ab: $(cat "$HTTPD_ROOT/ab."[ab])"; done
+  load_both "$2" "$3" "${@:4}"
   time_passes 2500
   kernel=$(($(kernel_us) - before))
   a=$((($(status_of a backend_us) - a) * 1000 / kernel))
   b=$((($(status_of b backend_us) - b) * 1000 / kernel))
   printf '# %-34s kernel %6d ms, charged to a %d.%03d, to b %d.%03d; pages %s\n' "$1" $((kernel / 1000)) \
-    $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) "$(sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT"/ab.[ab] | xargs)" >&3
+    $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) "$(pages_of a) $(pages_of b)" >&3
   at_least "$kernel" 200000 "us of CPU time used"
   at_least $((a + b)) 600 "charged, permille of what the kernel counted"
   at_most $((a + b)) 1500 "charged, permille of what the kernel counted"

@@ -74,12 +74,12 @@ fill_week() {
 @test "after a week the file has the size that the documentation states, and no more" {
   fill_week
   say "file: $(stat -c %s "$(history_path)") bytes, $(du -k "$(history_path)" | cut -f 1) KB on the disk"
-  is "$(stat -c %s "$(history_path)")" $((4096 + 4 * (131072 + 10080 * 4096)))
-  at_most "$(du -k "$(history_path)" | cut -f 1)" 163000 "KB on the disk"
+  is "$(stat -c %s "$(history_path)")" $((4608 + 4 * (131072 + 10080 * 4608)))
+  at_most "$(du -k "$(history_path)" | cut -f 1)" 183500 "KB on the disk"
   begin_collector
   collect_now
   end_collector
-  is "$(stat -c %s "$(history_path)")" $((4096 + 4 * (131072 + 10080 * 4096))) "a minute later"
+  is "$(stat -c %s "$(history_path)")" $((4608 + 4 * (131072 + 10080 * 4608))) "a minute later"
 }
 
 @test "vhostlimitctl history prints a week" {

@@ -166,9 +166,9 @@ shared_pool() { # <word of rows.jq>
   is . 8
 }
 
-@test "a line of CPU times has PHP-FPM, the groups of the sites and the processes of the sites" {
-  run jq -nc -L "$TOP/tools/lib" 'include "result"; "7.5 100 null 20 30 null" | usage'
-  is . '{"at":7.5,"pool":100,"sites":{"site1":null,"site2":20},"backends":{"site1":30,"site2":null}}'
+@test "a line of CPU times has PHP-FPM, the sampler, the groups of the sites and the processes of the sites" {
+  run jq -nc -L "$TOP/tools/lib" 'include "result"; "7.5 100 50 null 20 30 null" | usage'
+  is . '{"at":7.5,"pool":100,"sampler":50,"sites":{"site1":null,"site2":20},"backends":{"site1":30,"site2":null}}'
 }
 
 @test "lines of the module inside a site are those of all scenes and of the scene" {

@@ -298,6 +298,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->exempt = add->exempt ? add->exempt : base->exempt;
     conf->sandbox_paths = append(p, base->sandbox_paths, add->sandbox_paths);
     conf->connects = append(p, base->connects, add->connects);
+    conf->database_users = add->database_users;
     merge_sharing(&conf->sharing, &base->sharing, &add->sharing);
     conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
                                                            : base->accounts;
@@ -897,6 +898,27 @@ static const char *set_sandbox_path(cmd_parms *cmd, void *dconf, const char *acc
     return NULL;
 }
 
+/* Directive handler of VhostLimitDatabaseUser: one of its names. */
+static const char *set_database_user(cmd_parms *cmd, void *dconf, const char *name)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *star = strchr(name, '*');
+
+    if (error)
+        return error;
+    if (!cmd->server->is_virtual)
+        return "VhostLimitDatabaseUser: write it into the <VirtualHost> of the site that the user "
+               "belongs to";
+    if (strlen(name) > VL_DATABASE_USER_MAX || (star && (star == name || star[1])))
+        return apr_psprintf(cmd->pool, "VhostLimitDatabaseUser: '%s' is neither a name of up to %d "
+                            "bytes nor the beginning of names and *", name, VL_DATABASE_USER_MAX);
+    if (!conf->database_users)
+        conf->database_users = apr_array_make(cmd->pool, 2, sizeof(const char *));
+    APR_ARRAY_PUSH(conf->database_users, const char *) = apr_pstrdup(cmd->pool, name);
+    return NULL;
+}
+
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots)
 {
@@ -945,6 +967,9 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_ITERATE("VhostLimitSandboxConnect", set_connect, NULL, RSRC_CONF,
                     "what the site's programs may connect to: any, none, TCP ports, udp, and "
                     "paths of Unix sockets"),
+    AP_INIT_ITERATE("VhostLimitDatabaseUser", set_database_user, NULL, RSRC_CONF,
+                    "users of MariaDB, MySQL or PostgreSQL whose sessions work for this site: "
+                    "names, or the beginning of names and *"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),

@@ -21,6 +21,7 @@
 #include "sandbox/vl_sandbox.h"
 
 #define VL_CLASS_NAME_MAX 32
+#define VL_DATABASE_USER_MAX 128
 
 typedef struct vl_class_conf_t {
     const char *name;
@@ -91,6 +92,8 @@ struct vl_conf_t {
     apr_array_header_t *sandbox_paths;      /* of vl_rule_t, or NULL */
     apr_array_header_t *connects;       /* of const char *, the words of
                                  * VhostLimitSandboxConnect, or NULL */
+    apr_array_header_t *database_users;     /* of const char *, the words of
+                                 * VhostLimitDatabaseUser, or NULL */
     const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by
                                  * vl_sandboxes_make() */
     const apr_array_header_t *servers;  /* main server only; see vl_conf_servers() */

@@ -16,6 +16,8 @@
  * less often. */
 #define THREADS_US (1 * APR_USEC_PER_SEC)
 #define SINGLE_US (10 * APR_USEC_PER_SEC)
+/* That the sessions of a database cannot be seen is said after this time. */
+#define FAULT_US (2 * APR_USEC_PER_SEC)
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
 
@@ -41,9 +43,10 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     return b;
 }
 
-void vl_backends_set_folder(vl_backends_t *b, vl_backends_folder_fn *folder)
+void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_backends_site_fn *user)
 {
     b->folder = folder;
+    b->user = user;
 }
 
 void vl_backends_add_own(vl_backends_t *b, int port)
@@ -345,7 +348,9 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
     vl_proc_name(&peer);
     backend = vl_backends_table_get(b, peer.name);
-    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
+    vl_backends_database_check(b, backend->same ? backend->same : backend);
+    /* The last one may be that of a server which was restarted since. */
+    if (!backend->processes && b->now_us >= backend->scan_us)
         backend->listener = vl_backends_find_listener(b, &peer);
     /* A scan for another back end may have found its processes. */
     if (backend->listener && !backend->processes)
@@ -476,17 +481,24 @@ void vl_backends_unread(vl_backends_t *b, vl_backends_unread_fn *say, char *ret_
 {
     apr_hash_index_t *i;
     const char *why = NULL;
-    const backend_t *backend;
+    backend_t *backend;
     void *value;
 
     ret_text[0] = '\0';
     for (i = apr_hash_first(NULL, b->by_name); i && !why; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
-        if (backend->database && b->now_us - backend->seen_us < USED_US)
-            why = vl_database_fault(backend->database);
+        why = backend->database && b->now_us - backend->seen_us < USED_US
+              ? vl_database_fault(backend->database) : NULL;
         if (!why)
+            backend->fault_us = 0;
+        else if (!backend->fault_us)
+            backend->fault_us = b->now_us;
+        /* In a restart it passes soon. */
+        if (!why || b->now_us - backend->fault_us < FAULT_US) {
+            why = NULL;
             continue;
+        }
         apr_snprintf(ret_text, size, "%s: %s", backend->name, why);
         if (why != b->said)
             say(backend->name, why);

@@ -37,9 +37,9 @@ typedef struct vl_backends_t vl_backends_t;
  * server's cgroup tree, "" if there is none. */
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup);
 
-/* Returns the account whose virtual host names the folder, or VL_NO_FLOW. */
-typedef apr_uint32_t vl_backends_folder_fn(const char *folder);
-void vl_backends_set_folder(vl_backends_t *b, vl_backends_folder_fn *folder);
+/* Return the account whose virtual host names the folder, or the user of a database, or VL_NO_FLOW. */
+typedef apr_uint32_t vl_backends_site_fn(const char *name);
+void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_backends_site_fn *user);
 
 /* A port at which Apache itself listens: a request that waits for it waits for another
  * request, which counts by itself. */

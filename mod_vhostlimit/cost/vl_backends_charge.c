@@ -159,11 +159,7 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
         if (((user_t *)user)->last == backend)
             ((user_t *)user)->last = NULL;
     }
-    for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &user);
-        if (((backend_t *)user)->same == backend)
-            ((backend_t *)user)->same = NULL;
-    }
+    vl_backends_table_part(b, backend, 0);
     if (backend->database)
         vl_database_close(backend->database);
     apr_pool_clear(b->scratch);
@@ -190,12 +186,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
         if (now_us - backend->seen_us > READ_US && now_us - backend->read_us < UNUSED_READ_US)
             continue;
         read_cpu(b, backend);
-        if (backend->database && !vl_database_pid(backend->database)) {
-            vl_database_close(backend->database);
-            backend->database = NULL;
-            backend->knows_database = backend->n_parents = 0;
-            backend->listener = 0;
-        }
+        vl_backends_database_check(b, backend);
         divide(b, backend);
         tell_spent(backend, spend, data);
         forget_shares(b, backend);

@@ -7,6 +7,13 @@
 #define DATABASE_SHARES 2048
 
 /* vl_database_clients_t */
+static apr_uint32_t owner(void *data, const char *user)
+{
+    const vl_backends_t *b = ((backend_t *)data)->b;
+
+    return b->user ? b->user(user) : VL_NO_FLOW;
+}
+
 static apr_uint32_t whose(void *data, pid_t pid, apr_uint64_t inode)
 {
     vl_backends_t *b = ((backend_t *)data)->b;
@@ -50,14 +57,15 @@ static void note_used(void *data, apr_uint32_t account, apr_uint64_t ns)
 /* Looks whether the back end's processes are those of a database server. */
 static void know_database(vl_backends_t *b, backend_t *backend)
 {
-    const vl_database_clients_t clients = { backend, whose, requests_of, note_found, note_used };
+    const vl_database_clients_t clients = { backend, owner, whose, requests_of, note_found, note_used };
     pid_t server;
 
-    if (backend->knows_database || !backend->processes)
+    if (backend->knows_database || !backend->processes || !vl_proc_cpu_ns(backend->processes->pid))
         return;
     backend->knows_database = 1;
     backend->clients = clients;
-    backend->database = vl_database_open(b->pool, backend->processes->pid, &backend->clients);
+    backend->database = vl_database_open(b->pool, backend->processes->pid, &backend->clients,
+                                         backend->database);
     if (!backend->database)
         return;
     if (backend->most_shares < DATABASE_SHARES) {
@@ -107,6 +115,18 @@ vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, ap
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
+void vl_backends_database_check(vl_backends_t *b, backend_t *backend)
+{
+    if (!backend->database || !backend->knows_database || vl_database_pid(backend->database))
+        return;
+    vl_database_lose(backend->database);
+    while (backend->processes)
+        vl_backends_table_remove(b, backend, &backend->processes);
+    vl_backends_table_part(b, backend, 1);
+    backend->knows_database = backend->n_parents = 0;
+    backend->listener = 0;
+}
+
 void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd)
 {
     pid_t server;
@@ -125,7 +145,7 @@ void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, 
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend)
 {
     know_database(b, backend);
-    if (!backend->database)
+    if (!backend->database || !backend->knows_database)
         return 0;
     if (backend->asked_round != b->round && b->n_asked < DATABASES) {
         backend->asked_round = b->round;

@@ -48,7 +48,7 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
         for (i = 0; i < b->listens->nelts; i++) {
             const listens_t *listens = &APR_ARRAY_IDX(b->listens, i, listens_t);
 
-            if (listens->inode != backend->listener)
+            if (listens->inode != backend->listener || !vl_proc_cpu_ns(listens->pid))
                 continue;
             if (parents) {
                 vl_backends_table_parent(b, backend, listens->pid);
@@ -145,6 +145,12 @@ apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *
     return known ? *known : vl_proc_listener(peer);
 }
 
+/* A database server that was restarted gets a scan at once, others have to wait for the next one. */
+static int may_scan_all(const vl_backends_t *b, const backend_t *backend)
+{
+    return b->now_us >= b->scan_us || (backend->is_lost && backend->listener);
+}
+
 /* Looks at all processes of the machine. One scan finds the processes of all listening sockets,
  * because it is too expensive to take place for each back end. */
 static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
@@ -154,8 +160,10 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     DIR *dir;
     int found = 0;
 
-    if (b->now_us < b->scan_us)
+    if (!may_scan_all(b, backend))
         return 0;
+    if (backend->listener)
+        backend->is_lost = 0;
     apr_pool_clear(b->scan_pool);
     b->listens = apr_array_make(b->scan_pool, 64, sizeof(listens_t));
     b->known = apr_hash_make(b->scan_pool);
@@ -227,7 +235,7 @@ int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t ino
     found = scan_own(b, backend, inode) || scan_family(b, backend, inode);
     rest_us = (cpu_us() - from_us) * SCAN_REST;
     backend->scan_us = b->now_us + (rest_us > SCAN_LEAST_US ? rest_us : SCAN_LEAST_US);
-    if (!found && b->now_us < b->scan_us)
+    if (!found && !may_scan_all(b, backend))
         return 0;
     found = found || scan_all(b, backend, inode);
     /* Programs that end sooner than they are found must not cause scans for ever. */

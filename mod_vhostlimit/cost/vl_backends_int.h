@@ -105,6 +105,7 @@ struct backend_t {
     vl_database_t *database;        /* NULL: it is none, or not known to be one */
     vl_database_clients_t clients;
     int knows_database;
+    apr_int64_t fault_us;           /* since when its sessions cannot be seen; 0: they can */
     apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
     apr_uint32_t asked_round;       /* see vl_database_ask() */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
@@ -131,6 +132,7 @@ struct backend_t {
     apr_int64_t children_us;        /* when the children of its parents were last read */
     apr_int64_t scan_us;            /* the next scan for it may take place */
     apr_int64_t scan_wait_us;
+    int is_lost;                    /* its database server was restarted: see scan_all() */
     int is_remote, is_pipe;
     int knows_owner;                /* see owner_of() */
     apr_uint32_t owner;
@@ -198,7 +200,7 @@ struct vl_backends_t {
         apr_uint32_t account;
     } call[CALLS];                  /* see vl_backends_calls() */
     int calls;
-    vl_backends_folder_fn *folder;
+    vl_backends_site_fn *folder, *user;
     apr_hash_t *named;              /* see vl_backends_unfound() */
     apr_pool_t *connection_pool;
     apr_hash_t *connections;        /* inode -> connection_t */
@@ -214,6 +216,9 @@ user_t *vl_backends_table_user(vl_backends_t *b, apr_uint32_t account);
 share_t *vl_backends_table_share(backend_t *backend, apr_uint32_t account);
 process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid);
 void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **at);
+/* Other addresses of the same database server find it anew. is_lost: it may have been restarted, so
+ * those that were not found yet look for it too. */
+void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_lost);
 void vl_backends_table_parent(const vl_backends_t *b, backend_t *backend, pid_t parent);
 /* A process of the back end had a connection at this descriptor. */
 void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd);
@@ -235,6 +240,8 @@ process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_ui
 /* vl_backends_database.c: back ends that are database servers (vl_database.h). */
 /* Finds the server by the other end of a Unix socket, as after a restart, without a scan. */
 void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd);
+/* Forgets the processes of a server that is gone, as in a restart. */
+void vl_backends_database_check(vl_backends_t *b, backend_t *backend);
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend);
 vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                         apr_uint64_t inode, apr_uint32_t *ret_runs);

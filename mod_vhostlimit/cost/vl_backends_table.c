@@ -153,6 +153,26 @@ void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **
     b->free = process;
 }
 
+void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_lost)
+{
+    apr_hash_index_t *i;
+    backend_t *other;
+    void *value;
+
+    for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        other = value;
+        if (other->same != backend && (!is_lost || other->processes || other->is_remote))
+            continue;
+        if (other->same)
+            other->listener = 0;
+        other->same = NULL;
+        other->scan_us = 0;
+        other->scan_wait_us = SCAN_LEAST_US;
+        other->is_lost = is_lost;
+    }
+}
+
 void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd)
 {
     int i;

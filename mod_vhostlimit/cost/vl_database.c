@@ -28,13 +28,17 @@
 #define REST 200
 /* The sampler waits at most this long for the list. */
 #define ANSWER_MS 30
-/* MariaDB is connected to again this long after it has refused, or was not there. */
-#define AGAIN_US (3 * APR_USEC_PER_SEC)
+/* MariaDB is connected to again this long after it was not there, or has denied the connection. It
+ * writes a line into its log for each one that it denies, so this takes longer after some minutes. */
+#define AGAIN_US (1 * APR_USEC_PER_SEC)
+#define DENIED_SOON_US (3 * APR_USEC_PER_SEC)
 #define DENIED_AGAIN_US (30 * APR_USEC_PER_SEC)
+#define DENIED_US (300 * APR_USEC_PER_SEC)
 #define BACKGROUND_US (1 * APR_USEC_PER_SEC)
 
 typedef struct duser_t {            /* a user of the database */
     const char *name;
+    int is_named;                   /* the configuration names its account */
     int is_none;                    /* the name of a session that has no user yet, or never */
     apr_uint32_t account;           /* VL_NO_FLOW: not known, or several */
     struct {
@@ -59,8 +63,10 @@ typedef struct client_t {           /* of a session */
 } client_t;
 
 typedef struct dprocess_t {         /* of PostgreSQL */
+    struct dprocess_t *next;        /* of the free ones */
     pid_t pid;
     duser_t *user;                  /* NULL: a background process */
+    int is_known;                   /* it has a title: `user` is valid */
     apr_uint64_t ns;                /* CPU time when the moment began */
     apr_uint32_t list;              /* that had it last */
 } dprocess_t;
@@ -75,18 +81,21 @@ typedef struct dthread_t {          /* of MariaDB */
 struct vl_database_t {
     vl_database_t *next;            /* of the free ones */
     const vl_database_clients_t *clients;
-    apr_pool_t *pool;               /* of what is remembered: */
+    apr_pool_t *users_pool;
     apr_hash_t *users;              /* name -> duser_t */
     apr_hash_t *known;              /* account -> a duser_t of it */
+    apr_pool_t *pool;               /* of what is remembered of this process of the server: */
     apr_hash_t *clients_of;         /* id of a connection -> client_t */
     apr_hash_t *threads;            /* tid -> dthread_t */
     apr_hash_t *processes;          /* pid -> dprocess_t */
+    dprocess_t *free;
     pid_t pid;
     int is_mariadb;
     vl_mysql_t *mysql;
     char path[96];                  /* of its Unix socket */
     const char *fault;
     apr_int64_t now_us, next_us, connect_us, background_us;
+    apr_int64_t denied_us;          /* since when it has denied each connection; 0: it has not */
     apr_uint64_t cost_ns;           /* of this list */
     apr_uint64_t own_ns;            /* CPU time of the own connection's thread */
     apr_uint32_t list;              /* its number */
@@ -105,14 +114,20 @@ static apr_uint64_t cpu_ns(void)
     return (apr_uint64_t)now.tv_sec * 1000000000 + (apr_uint64_t)now.tv_nsec;
 }
 
+static void forget_users(vl_database_t *d)
+{
+    apr_pool_clear(d->users_pool);
+    d->users = apr_hash_make(d->users_pool);
+    d->known = apr_hash_make(d->users_pool);
+}
+
 static void forget(vl_database_t *d)
 {
     apr_pool_clear(d->pool);
-    d->users = apr_hash_make(d->pool);
-    d->known = apr_hash_make(d->pool);
     d->clients_of = apr_hash_make(d->pool);
     d->threads = apr_hash_make(d->pool);
     d->processes = apr_hash_make(d->pool);
+    d->free = NULL;
     d->sessions = 0;
 }
 
@@ -140,34 +155,45 @@ int vl_database_is(pid_t pid)
     return server_of(pid, &unused) != 0;
 }
 
-vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients)
+vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients,
+                                vl_database_t *before)
 {
     int is_mariadb;
     pid_t server = server_of(pid, &is_mariadb);
-    vl_database_t *d = free_ones;
-    vl_mysql_t *mysql;
-    apr_pool_t *pool;
+    vl_database_t *d = before;
 
+    if (before && !server)
+        vl_database_close(before);
     if (!server)
         return NULL;
-    if (d) {
+    if (!d && free_ones) {
+        d = free_ones;
         free_ones = d->next;
-        pool = d->pool;
-        mysql = d->mysql;
     }
-    else {
-        d = apr_palloc(p, sizeof(*d));
-        apr_pool_create(&pool, p);
-        mysql = vl_mysql_create(p);
+    if (!d) {
+        d = apr_pcalloc(p, sizeof(*d));
+        apr_pool_create(&d->pool, p);
+        apr_pool_create(&d->users_pool, p);
+        d->mysql = vl_mysql_create(p);
     }
-    memset(d, 0, sizeof(*d));
-    d->pool = pool;
-    d->mysql = mysql;
+    if (d != before)
+        forget_users(d);
+    vl_database_lose(d);
     d->clients = clients;
     d->pid = server;
     d->is_mariadb = is_mariadb;
-    forget(d);
     return d;
+}
+
+void vl_database_lose(vl_database_t *d)
+{
+    vl_mysql_close(d->mysql);
+    forget(d);
+    d->pid = 0;
+    d->fault = NULL;
+    d->next_us = d->connect_us = d->background_us = d->denied_us = 0;
+    d->own_ns = 0;
+    d->in_moment = 0;
 }
 
 void vl_database_close(vl_database_t *d)
@@ -194,10 +220,13 @@ static duser_t *user_get(vl_database_t *d, const char *name)
     duser_t *user = apr_hash_get(d->users, name, APR_HASH_KEY_STRING);
 
     if (!user) {
-        user = apr_pcalloc(d->pool, sizeof(*user));
-        user->name = apr_pstrdup(d->pool, name);
+        user = apr_pcalloc(d->users_pool, sizeof(*user));
+        user->name = apr_pstrdup(d->users_pool, name);
         user->is_none = !strcmp(name, "unauthenticated user") || !strcmp(name, "system user");
-        user->account = VL_NO_FLOW;
+        user->account = d->clients->owner(d->clients->data, name);
+        user->is_named = user->account != VL_NO_FLOW;
+        if (user->is_named)
+            apr_hash_set(d->known, &user->account, sizeof(user->account), user);
         apr_hash_set(d->users, user->name, APR_HASH_KEY_STRING, user);
     }
     return user;
@@ -210,6 +239,8 @@ static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
     apr_uint32_t all = 0;
     int i, least = 0, most = 0;
 
+    if (user->is_named)
+        return;
     for (i = 0; i < VOTES; i++) {
         if (user->vote[i].n && user->vote[i].account == account)
             break;
@@ -357,7 +388,14 @@ static int list_mariadb(vl_database_t *d)
 
     if (n < 0)
         return 0;
+    /* MariaDB's thread pool; MySQL without performance_schema. */
+    if (!vl_mysql_own(d->mysql)) {
+        d->fault = "it does not show which thread works for which session";
+        d->next_us = d->now_us + AGAIN_US;
+        return 0;
+    }
     d->fault = NULL;
+    d->denied_us = 0;
     d->sessions = 0;
     for (i = 0; i < n; i++) {
         session_t *session = add_session(d, rows[i].id, rows[i].tid, user_get(d, rows[i].user));
@@ -392,25 +430,43 @@ int vl_database_title_user(const char *title, char *ret_user, size_t size)
     return 0;
 }
 
-/* Finds whose process of PostgreSQL this is. Returns 0 if it has no title yet. */
-static int know_process(vl_database_t *d, dprocess_t *process)
+/* Finds whose process of PostgreSQL this is, if it has a title yet. */
+static void know_process(vl_database_t *d, dprocess_t *process)
 {
     static const char parallel[] = "parallel worker for PID ";
     char title[256], name[128];
     const char *leader;
 
     if (!vl_proc_title(process->pid, title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
-        return 0;
+        return;
     leader = strstr(title, parallel);
     if (leader) {
         pid_t pid = (pid_t)strtol(leader + sizeof(parallel) - 1, NULL, 10);
         const dprocess_t *found = apr_hash_get(d->processes, &pid, sizeof(pid));
 
         process->user = found ? found->user : NULL;
-        return found != NULL;
+        process->is_known = found && found->is_known;
+        return;
     }
     process->user = vl_database_title_user(title, name, sizeof(name)) ? user_get(d, name) : NULL;
-    return 1;
+    process->is_known = 1;
+}
+
+static dprocess_t *process_get(vl_database_t *d, pid_t pid)
+{
+    dprocess_t *process = apr_hash_get(d->processes, &pid, sizeof(pid));
+
+    if (process)
+        return process;
+    process = d->free;
+    if (process)
+        d->free = process->next;
+    else
+        process = apr_palloc(d->pool, sizeof(*process));
+    memset(process, 0, sizeof(*process));
+    process->pid = pid;
+    apr_hash_set(d->processes, &process->pid, sizeof(process->pid), process);
+    return process;
 }
 
 /* PostgreSQL's sessions are the child processes of its first one. begins: the moment. */
@@ -419,6 +475,7 @@ static void list_postgres(vl_database_t *d, int begins)
     static pid_t pids[SESSIONS];
     int i, n = vl_proc_children(d->pid, 0, pids, SESSIONS);
     apr_hash_index_t *at;
+    dprocess_t *gone;
     session_t *session;
     apr_uint64_t ns;
     void *value;
@@ -426,31 +483,30 @@ static void list_postgres(vl_database_t *d, int begins)
     d->sessions = 0;
     d->list++;
     for (i = 0; i < n; i++) {
-        dprocess_t *process = apr_hash_get(d->processes, &pids[i], sizeof(pids[i]));
+        dprocess_t *process = process_get(d, pids[i]);
 
-        if (!process) {
-            dprocess_t new_one = { .pid = pids[i] };
-
-            if (!know_process(d, &new_one))
-                continue;
-            process = apr_pmemdup(d->pool, &new_one, sizeof(new_one));
-            apr_hash_set(d->processes, &process->pid, sizeof(process->pid), process);
-            d->clients->found(d->clients->data, pids[i], !process->user);
-        }
         process->list = d->list;
+        if (!process->is_known) {
+            know_process(d, process);
+            if (process->is_known)
+                d->clients->found(d->clients->data, pids[i], !process->user);
+        }
+        ns = vl_proc_cpu_ns(pids[i]);
         session = process->user ? add_session(d, (apr_uint64_t)pids[i], pids[i], process->user)
                                 : NULL;
-        if (!session)
-            continue;
-        ns = vl_proc_cpu_ns(pids[i]);
-        session->ns = since(ns, process->ns);
+        if (session)
+            session->ns = since(ns, process->ns);
         if (begins)
             process->ns = ns;
     }
     for (at = apr_hash_first(NULL, d->processes); at; at = apr_hash_next(at)) {
         apr_hash_this(at, NULL, NULL, &value);
-        if (((dprocess_t *)value)->list != d->list)
-            apr_hash_set(d->processes, &((dprocess_t *)value)->pid, sizeof(pid_t), NULL);
+        gone = value;
+        if (gone->list == d->list)
+            continue;
+        apr_hash_set(d->processes, &gone->pid, sizeof(gone->pid), NULL);
+        gone->next = d->free;
+        d->free = gone;
     }
 }
 
@@ -458,8 +514,10 @@ static void list_postgres(vl_database_t *d, int begins)
 static void forget_if_full(vl_database_t *d)
 {
     if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->threads)
-        > REMEMBERED)
-        forget(d);
+        <= REMEMBERED)
+        return;
+    forget_users(d);
+    forget(d);
 }
 
 /* --- the moment ---------------------------------------------------------------------- */
@@ -516,7 +574,10 @@ int vl_database_begin(vl_database_t *d)
     d->in_moment = 0;
     if (d->is_mariadb && vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
         vl_mysql_close(d->mysql);
-        d->connect_us = d->now_us + DENIED_AGAIN_US;
+        if (!d->denied_us)
+            d->denied_us = d->now_us;
+        d->connect_us = d->now_us + (d->now_us - d->denied_us < DENIED_US ? DENIED_SOON_US
+                                                                          : DENIED_AGAIN_US);
         d->fault = "it does not let root in without a password";
     }
     if (d->now_us < d->next_us || (d->is_mariadb && vl_mysql_state(d->mysql) != VL_MYSQL_READY))
@@ -539,7 +600,7 @@ static void learn(vl_database_t *d)
 
     for (i = 0; i < d->sessions; i++) {
         session_t *session = &d->session[i];
-        const int wanted = !session->user->is_none
+        const int wanted = !session->user->is_none && !session->user->is_named
                            && (session->user->account == VL_NO_FLOW
                                || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
 

@@ -3,12 +3,13 @@
 #define VL_DATABASE_H
 
 /*
- * Database servers that sites share: MariaDB, a thread for each connection, and PostgreSQL, a
- * process for each. A session is such a thread or process. This file knows which account each
+ * Database servers that sites share: MariaDB and MySQL, a thread for each connection, and PostgreSQL,
+ * a process for each. A session is such a thread or process. This file knows which account each
  * session works for:
  *
  *   - The server says which user each session belongs to: MariaDB in its list of processes
  *     (vl_mysql.h), PostgreSQL in the titles of its processes.
+ *   - VhostLimitDatabaseUser names the account of a user. The rest is for users that it does not name.
  *   - A session that waits for its client shows the descriptor of its connection, and the kernel
  *     says which process is at the other end. Many short connections are never seen waiting, but
  *     their users are those of other sessions: one session shows which account the user is of.
@@ -31,6 +32,8 @@ typedef struct vl_database_t vl_database_t;
 /* What the caller knows of the server's clients. */
 typedef struct vl_database_clients_t {
     void *data;
+    /* Returns the account that the configuration gives the user, or VL_NO_FLOW. */
+    apr_uint32_t (*owner)(void *data, const char *user);
     /* Returns the account that the process works for, or VL_NO_FLOW. pid: of the client, 0 if it is
      * unknown. inode: of the server's end. */
     apr_uint32_t (*whose)(void *data, pid_t pid, apr_uint64_t inode);
@@ -46,9 +49,13 @@ typedef struct vl_database_clients_t {
 /* Returns 1 if the process is one of a database server that is known here. */
 int vl_database_is(pid_t pid);
 /* Returns NULL if the process is none of a database server that is known here. The object must be
- * closed. `clients` must live as long. */
-vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients);
+ * closed. `clients` must live as long. before: the server was restarted, and this was its object, which
+ * is closed or returned: accounts of users are kept. Else NULL. */
+vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients,
+                                vl_database_t *before);
 void vl_database_close(vl_database_t *d);
+/* The server is gone: forgets all but the accounts of users. */
+void vl_database_lose(vl_database_t *d);
 /* The server's process, or the parent of its processes. Returns 0 if it is gone. */
 pid_t vl_database_pid(const vl_database_t *d);
 /* Returns NULL if sessions can be seen, or what prevents it. */

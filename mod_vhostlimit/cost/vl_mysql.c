@@ -27,8 +27,12 @@
 #define ACCESS_DENIED 1045
 #define NO_PASSWORD_DENIED 1698
 
-static const char question[] =
+/* MySQL's thread is seen in performance_schema only. */
+static const char mariadb_question[] =
     "SELECT ID,TID,COMMAND='Sleep',USER FROM information_schema.PROCESSLIST WHERE COMMAND<>'Daemon'";
+static const char mysql_question[] =
+    "SELECT PROCESSLIST_ID,THREAD_OS_ID,PROCESSLIST_COMMAND='Sleep',PROCESSLIST_USER "
+    "FROM performance_schema.threads WHERE TYPE='FOREGROUND' AND PROCESSLIST_COMMAND<>'Daemon'";
 
 typedef enum { CLOSED, GREETING, LOGIN, READY, COLUMN_COUNT, COLUMN, ROW, DENIED } step_e;
 
@@ -36,6 +40,7 @@ struct vl_mysql_t {
     step_e step;
     int fd;
     char user[32];
+    const char *question;
     apr_uint64_t own_id;
     pid_t own_tid;
     int columns;                    /* whose descriptions have been read */
@@ -114,6 +119,7 @@ static void log_in(vl_mysql_t *m, const unsigned char *data, size_t n)
         m->step = DENIED;
         return;
     }
+    m->question = strstr((const char *)data + 1, "MariaDB") ? mariadb_question : mysql_question;
     m->own_id = (apr_uint64_t)data[version] | (apr_uint64_t)data[version + 1] << 8
                 | (apr_uint64_t)data[version + 2] << 16 | (apr_uint64_t)data[version + 3] << 24;
     memcpy(answer + at, m->user, strlen(m->user) + 1);
@@ -129,12 +135,12 @@ void vl_mysql_ask(vl_mysql_t *m)
 
     if (m->step != READY)
         return;
-    memcpy(packet + 1, question, sizeof(question) - 1);
+    apr_cpystrn(packet + 1, m->question, sizeof(packet) - 1);
     m->step = COLUMN_COUNT;
     m->columns = 0;
     m->n_rows = 0;
     apr_pool_clear(m->names);
-    put_packet(m, 0, packet, sizeof(question));
+    put_packet(m, 0, packet, 1 + strlen(m->question));
 }
 
 /* Reads COLUMNS strings, each behind a byte with its length. */

@@ -2,9 +2,9 @@
 #ifndef VL_MYSQL_H
 #define VL_MYSQL_H
 
-/* A connection to MariaDB's Unix socket that asks one question: which thread of the server serves
- * which user's connection. It has no password: the server knows the user of the process at the
- * other end of a Unix socket (unix_socket authentication). No function waits for longer than it is
+/* A connection to the Unix socket of MariaDB or MySQL that asks one question: which thread of the
+ * server serves which user's connection. It has no password: the server knows the user of the process
+ * at the other end of a Unix socket (unix_socket in MariaDB, auth_socket in MySQL). No function waits for longer than it is
  * told to. What the server sends is not trusted.
  * Source: https://mariadb.com/kb/en/clientserver-protocol/. Only vl_database.c uses it. */
 

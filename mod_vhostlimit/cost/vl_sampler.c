@@ -493,7 +493,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 
     s.sees = vl_proc_open();
     s.backends = vl_backends_create(p, conf->server, conf->cgroup);
-    vl_backends_set_folder(s.backends, conf->folder);
+    vl_backends_set_sites(s.backends, conf->folder, conf->user);
     for (i = 0; i < conf->n_ports; i++)
         vl_backends_add_own(s.backends, conf->ports[i]);
     allocate(&s, p);

@@ -26,7 +26,7 @@ typedef struct vl_sampler_conf_t {
     const char *cgroup;             /* path of the server's cgroup tree, or "" */
     const int *ports;               /* at which Apache listens */
     int n_ports;
-    vl_backends_folder_fn *folder;  /* see vl_backends.h */
+    vl_backends_site_fn *folder, *user;     /* see vl_backends.h */
     vl_backends_name_fn *unfound;
     vl_backends_unread_fn *unread;
     int stop_fd;                    /* an eventfd; a signal makes the sampler look at once */

@@ -127,7 +127,7 @@ static void log_unread(const char *address, const char *why)
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0080)
                  "the sessions of the database at %s cannot be seen, because %s: its CPU time is "
                  "divided equally between the requests that wait for it. Let root@localhost log in by "
-                 "unix_socket", address, why);
+                 "unix_socket, and give each connection a thread", address, why);
 }
 
 static void start(void)
@@ -175,7 +175,8 @@ static apr_status_t end(void *unused)
 }
 
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
-                            const char *cgroup, vl_backends_folder_fn *folder)
+                            const char *cgroup, vl_backends_site_fn *folder,
+                            vl_backends_site_fn *user)
 {
     const ap_listen_rec *listener;
     int *ports, n = 0;
@@ -193,6 +194,7 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.conf.cgroup = cgroup;
     sampler.conf.ports = ports;
     sampler.conf.folder = folder;
+    sampler.conf.user = user;
     sampler.conf.unfound = log_unfound;
     sampler.conf.unread = log_unread;
     sampler.conf.n_ports = n;

@@ -83,6 +83,17 @@ kernel_us() {
   echo $(($(cgroup_used_us "$(cgroup_file "$(group)" cpuacct.usage cpu.stat)") - $(cpu_of "${pids[@]}")))
 }
 
+# Loads both sites at once, and waits for the end.
+load_both() { # <path of a> <path of b> [<users of a> [<users of b>]]
+  local pids pid
+  begin_load a "${3:-4}" "$1"
+  pids=$!
+  begin_load b "${4:-4}" "$2"
+  for pid in $pids $!; do wait "$pid" || fail "ab: $(cat "$HTTPD_ROOT/ab."[ab])"; done
+}
+
+pages_of() { sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT/ab.$1"; }        # <vhost>: of its last load
+
 begin_load() { # <vhost> <users> <path>
   (cd /; detached ab -q -l -r -s 60 -n 1000000 -t "${VL_APPS_SECONDS:-4}" -c "$2" -H "Host: $1.test" \
     "http://127.0.0.1:$(httpd_port)$3") >"$HTTPD_ROOT/ab.$1" 2>&1 &

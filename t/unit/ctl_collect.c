@@ -13,8 +13,8 @@ static const char answer[] =
     "\"wait_limits_us\":[0,10,20,30],\"columns\":[\"name\",\"mode\",\"weight\","
     "\"concurrency\",\"queue\",\"cpu\",\"limited_s\",\"running\",\"runnable_permille\",\"waiting\",\"deferred\","
     "\"requests\",\"queued\",\"refused\",\"refused_concurrency\",\"refused_queue\","
-    "\"refused_timeout\",\"gone\",\"wait_us\",\"busy_us\",\"charged_us\",\"waits\"],"
-    "\"sites\":[[\"b\\u00fc.test\",1,100,2,10,0,0,1,800,3,2,100,50,7,1,2,4,6,9,8,5000,"
+    "\"refused_timeout\",\"gone\",\"wait_us\",\"busy_us\",\"charged_us\",\"database_us\",\"waits\"],"
+    "\"sites\":[[\"b\\u00fc.test\",1,100,2,10,0,0,1,800,3,2,100,50,7,1,2,4,6,9,8,5000,3000,"
     "[0,90,3,10]]]}";
 
 static void reading(void)
@@ -25,7 +25,8 @@ static void reading(void)
     char *text;
 
     ok(ctl_figures_read(json, &figures, &error) == CTL_DONE && figures.nsites == 1
-       && figures.sites[0].charged_us == 5000 && figures.sites[0].waits[3] == 10,
+       && figures.sites[0].charged_us == 5000 && figures.sites[0].database_us == 3000
+       && figures.sites[0].waits[3] == 10,
        "an answer is read");
     ok(!strcmp(figures.sites[0].name, "b\xfc.test"), "a name has the bytes of the server");
     text = ctl_name_to_text(figures.sites[0].name);

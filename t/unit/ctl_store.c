@@ -224,7 +224,7 @@ static void other_files(void)
     ok(!opens("short text", 10) && strstr(error.text, "is not a history"), "a short one too");
     memset(page, 0, sizeof(page));
     memcpy(page, &head, sizeof(head));
-    ok(!opens(page, sizeof(page)) && strstr(error.text, "has version 2"), "another version");
+    ok(!opens(page, sizeof(page)) && strstr(error.text, "has version 3"), "another version");
     head.version = CTL_HISTORY_VERSION;
     ok(opens(&head, sizeof(head)), "a head without the rest of its page is completed");
     ok(opens("", 0), "an empty file is a new one");

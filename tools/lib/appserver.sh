@@ -8,6 +8,7 @@
 #   uwsgi      /app in uWSGI, 4 processes, through mod_proxy_uwsgi
 #   passenger  /app in Passenger, 4 processes
 #   mariadb, postgresql  the database of all sites' page sql.php, beside their PHP-FPM
+#   wordpress  the same with MariaDB, and a WordPress at /wordpress/
 #   remote     its PHP pages in a PHP-FPM of client 3, as on another machine
 #   idle       WebSockets at /socket, server-sent events at /events, see idle.pl
 #   throttled  /throttled, 1 MB at 10 KB/s by mod_ratelimit
@@ -16,7 +17,13 @@ appserver_port=9000             # of idle.pl, and of the remote PHP-FPM
 appserver_remote=198.18.0.13
 
 appserver_packages() { # <kind>: roles in packages.sh
-  case $1 in mariadb) printf '%s\n' mariadb phpmysql ;; postgresql) printf '%s\n' postgresql phppgsql ;; fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
+  case $1 in
+    mariadb) printf '%s\n' mariadb phpmysql ;;
+    wordpress) printf '%s\n' mariadb phpmysql wordpress ;;
+    postgresql) printf '%s\n' postgresql phppgsql ;;
+    fcgid) printf '%s\n' fcgid phpcgi ;;
+    wsgi | gunicorn | uwsgi | passenger) echo "$1" ;;
+  esac
 }
 
 appserver_modules() {
@@ -59,6 +66,7 @@ appserver_vhost() { # <site>
       ;;
     remote) printf '%s\n' '<FilesMatch "\.php$">' "    SetHandler \"proxy:fcgi://$appserver_remote:$appserver_port/\"" '</FilesMatch>' ;;
     idle) printf 'ProxyPass /%s:%s/\n' "socket ws://127.0.0.1" "$appserver_port" "events http://127.0.0.1" "$appserver_port" ;;
+    wordpress) echo 'DirectoryIndex index.html index.php' ;;
     throttled)
       printf '%s\n' "Alias /throttled \"$bed_dir/www/$1/large.bin\"" '<Location "/throttled">' \
         '    SetOutputFilter RATE_LIMIT' '    SetEnv rate-limit 10' '</Location>'
@@ -74,7 +82,7 @@ appserver_start() {
   user=$(httpd_user)
   install -d -o "$user" "$bed_dir"/app{,/public}
   install -m 644 "$(in_tree conf/testbed/burn.py)" "$bed_dir/app"
-  [[ ${bed[appserver]} != @(mariadb|postgresql) ]] || { appserver_database "$user"; return; }
+  [[ ${bed[appserver]} != @(mariadb|wordpress|postgresql) ]] || { appserver_database "$user"; return; }
   cp "$bed_dir/app/burn.py" "$bed_dir/app/passenger_wsgi.py"
   case ${bed[appserver]} in
     gunicorn) appserver_run "$user" gunicorn --workers 4 --bind "unix:$bed_dir/app/socket" --chdir "$bed_dir/app" burn ;;
@@ -88,30 +96,42 @@ appserver_start() {
 }
 
 appserver_database() { # <user>
-  local site port='' data=$bed_dir/app/data create=()
+  local site kind=mariadb host=@localhost port='' at=$bed_dir/app/socket data=$bed_dir/app/data create=()
   appserver_as() { setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups "${@:2}" >"$bed_dir/app.out" 2>&1 || die "$2: $(tail -n 3 "$bed_dir/app.out")"; }
   case ${bed[appserver]} in
-    mariadb)
+    mariadb | wordpress)
       appserver_as "$1" mariadb-install-db --no-defaults --datadir="$data" --skip-test-db
       appserver_run "$1" "$(command -v mariadbd)" --no-defaults --datadir="$data" --socket="$bed_dir/app/socket" \
         --pid-file="$data/pid" --skip-networking --max-connections=1000
       ;;
     postgresql)
-      port=5432
+      kind=postgresql host='' port=5432 at=$bed_dir/app
       appserver_as "$1" "$(appserver_postgresql initdb)" -D "$data" -A trust -U root -N
       appserver_run "$1" "$(appserver_postgresql postgres)" -D "$data" -c listen_addresses= -c max_connections=1000 \
         -c "unix_socket_directories=$bed_dir/app"
       ;;
   esac
   for site in "${bed_sites[@]}"; do
-    create+=("CREATE USER $site$([[ $port != '' ]] || echo '@localhost');")
-    printf '%s\n' "kind = ${bed[appserver]}" "at = $bed_dir/app$([[ $port != '' ]] || echo /socket)" "port = $port" "user = $site" >"$bed_dir/www/$site/sql.ini"
+    create+=("CREATE USER $site$host;")
+    printf '%s\n' "kind = $kind" "at = $at" "port = $port" "user = $site" >"$bed_dir/www/$site/sql.ini"
   done
-  if [[ $port == '' ]]; then
+  if [[ $kind == mariadb ]]; then
     poll_until 30 mariadb --no-defaults -u root -S "$bed_dir/app/socket" -e "${create[*]}"
   else
     poll_until 30 psql -q -h "$bed_dir/app" -U root postgres -c "${create[*]}"
   fi
+  [[ ${bed[appserver]} != wordpress ]] || appserver_wordpress "$1"
+}
+
+appserver_wordpress() { # <user>
+  local folder=$bed_dir/www/site1/wordpress
+  rm -rf "$folder"
+  cp -rL /usr/share/wordpress "$folder"
+  cp -rL /var/lib/wordpress/wp-content "$folder"
+  sed "s,@DATABASE@,wordpress,; s,@SOCKET@,$bed_dir/app/socket,; s,http://site1.test,$(bed_url site1)," "$(in_tree conf/testbed/apps/wp-config.php.in)" >"$folder/wp-config.php"
+  mariadb --no-defaults -u root -S "$bed_dir/app/socket" -e "CREATE DATABASE wordpress; GRANT ALL ON *.* TO bed@localhost IDENTIFIED BY 'bed'"
+  install -m 644 "$(in_tree conf/testbed/apps/wp-install.php)" "$bed_dir/app"
+  appserver_as "$1" php -d error_reporting=0 "$bed_dir/app/wp-install.php" "$folder"
 }
 
 appserver_postgresql() { compgen -G "/usr/lib/postgresql/*/bin/$1" || command -v "$1"; }  # <program>
@@ -145,6 +165,7 @@ appserver_check() {
   local path
   case ${bed[appserver]} in
     mariadb | postgresql) path='/sql.php?ms=1' ;;
+    wordpress) path=/wordpress/ ;;
     wsgi | gunicorn | uwsgi | passenger) path='/app?ms=1' ;;
     fcgid | remote) path='/burn.php?ms=1' ;;
     *) return 0 ;;
@@ -153,7 +174,7 @@ appserver_check() {
 }
 
 appserver_answers() { # <path>
-  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == @(burned 1 ms|asked) ]]
+  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == @(burned 1 ms|asked|*'>Post 10<'*) ]]
 }
 
 appserver_stop() {

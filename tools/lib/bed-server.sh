@@ -107,7 +107,7 @@ bed_fpm_pids() { # masters and workers
 bed_backend_pids() { # <site>
   local pid
   [[ $1 != site1 ]] || appserver_pids
-  [[ $1 != site1 || ${bed[appserver]} == @(none|mariadb|postgresql) ]] || return 0
+  [[ $1 != site1 || ${bed[appserver]} == @(none|mariadb|wordpress|postgresql) ]] || return 0
   case ${bed[pools]} in
     own) pid=$(process_ours "$bed_dir/fpm-$1.pid" "$bed_dir/fpm-$1.conf") || return 0 ;;
     master) pid=$(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf") || return 0 ;;

@@ -18,11 +18,11 @@ def clients: $ARGS.named as { $run_began }
   | { $role, client: ($client | tonumber), $site, users: ($users | tonumber), $page, $seconds,
       from_s: $from, to_s: ($from + $seconds) } + . + { $seconds };
 
-# A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites, the
-# processes that serve one site only.
+# A line of CPU times: the time of day, all of PHP-FPM, the sampler, the groups of the sites,
+# the processes that serve one site only.
 def by_site: to_entries | map({ key: "site\(.key + 1)", value }) | from_entries;
-def usage: split(" ") | map(fromjson) | .[2:] as $of | ($of | length / 2) as $n
-  | { at: .[0], pool: .[1], sites: ($of[:$n] | by_site), backends: ($of[$n:] | by_site) };
+def usage: split(" ") | map(fromjson) | .[3:] as $of | ($of | length / 2) as $n
+  | { at: .[0], pool: .[1], sampler: .[2], sites: ($of[:$n] | by_site), backends: ($of[$n:] | by_site) };
 
 # Of a fleet: a sample of a server's status page; a line of its meter, see trial-fleet.sh;
 # a line of its events.

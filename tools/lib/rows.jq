@@ -50,6 +50,11 @@ def charged_of_used(role): site(role).site as $site
   | (.samples | ratio(growth(.sites[$site] | select(.) | .charged_us); growth(.at))) as $charged
   | ratio($charged; backend_cpu(role));
 
+# CPU time charged to all sites for back ends / what the kernel counted. shared: they have one pool.
+def charged_of_all(shared): (.samples | ratio(growth([.sites[].backend_us] | add); growth(.at))) as $charged
+  | (.usage | ratio(growth((if shared then .pool else 0 end) + ([.backends[] | numbers] | add)); growth(.at))) as $used
+  | ratio($charged; $used);
+
 # The slots that a role's site held before the loads that begin last.
 def slots_held(role): site(role).site as $site | (.clients | map(.from_s) | max) as $until
   | [.samples[] | select(.at < $until) | .sites[$site].slots | numbers] | last | values;

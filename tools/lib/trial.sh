@@ -202,9 +202,9 @@ trial_watch() {
 }
 
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
-# for all of PHP-FPM, for each site's cgroup, and for the processes that serve only the site.
+# for all of PHP-FPM, for the module's sampler, for each site's cgroup, and for the processes that serve only the site.
 trial_meter() {
-  local site second left quiet file files=() backends=() pids from=${EPOCHREALTIME/[.,]/}
+  local site second left quiet file files=() backends=() pids sampler from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
   exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
@@ -212,11 +212,12 @@ trial_meter() {
     backends+=("$(bed_backend_pids "$site" | paste -sd ' ')")
   done
   mapfile -t pids < <(bed_fpm_pids)
+  sampler=$(pgrep -P "$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" || echo 0)" -x vl-sampler || true)
   for ((second = 0; second <= trial[seconds]; second++)); do
     left=$((from + second * 1000000 - ${EPOCHREALTIME/[.,]/}))
     kill -0 "$$" 2>/dev/null || return 0    # bench.sh was killed
     ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
-    printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
+    printf '%s %s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")" "$(trial_or_null process_used_us "$sampler")"
     for file in "${files[@]}"; do
       printf ' %s' "$(trial_or_null cgroup_used_us "$file")"
     done
