@@ -32,7 +32,7 @@ network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
 sysctl      command:sysctl          procps                    procps-ng
 pgrep       command:pgrep           procps                    procps-ng
-util        command:nsenter         util-linux                util-linux
+util        command:nsenter,pivot_root  util-linux util-linux-extra  util-linux
 script      command:script          bsdutils                  util-linux
 curl        command:curl            curl                      curl
 jq          command:jq              jq                        jq
