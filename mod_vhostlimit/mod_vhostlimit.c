@@ -34,6 +34,7 @@
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
+#include "request/vl_request.h"
 #include "vl_layout.h"
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
@@ -375,6 +376,8 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
+    if (rv == APR_SUCCESS)
+        vl_hooks_check_config(main_server);
     if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts)
         vl_listener_use_one_bucket(pconf);
     return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
@@ -392,7 +395,6 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_conf_post_config(main_server);
     vl_remoteip_post_config(pconf);
     vl_headtime_post_config(main_server);
-    vl_hooks_post_config();
     is_restart = kept_find() != NULL;
     kept = kept_get(main_server);
     if (kept)
@@ -413,6 +415,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
+    vl_hooks_post_config(main_server);
     servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_workers_post_config(main_server, servers, kept->shm);
@@ -488,6 +491,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);
+    vl_request_child_init();
     apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
     vl_waiters_child_init(pchild, kept->shm, vl_shm_capacity(kept->shm), threads,
                           vl_http2_workers(threads));

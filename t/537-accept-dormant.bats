@@ -47,6 +47,17 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   wait_until 10 is_now dormant
 }
 
+@test "of a flood, as many requests run before the server is engaged as there are slots" {
+  local i
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 4'
+  for i in {1..12}; do mkfifo -m 666 "$(hold_dir)/h$i.fifo"; begin_request "h$i" a "/cgi/hold.sh?h$i"; done
+  settles a waiting 8
+  is "$(status_of a running) $(state)" '4 engaged slots'
+  for i in {1..12}; do release_request "h$i"; done
+  for i in {1..12}; do is "$(answer_of "h$i")" 200; done
+  settles a running 0
+}
+
 @test "a site's concurrency holds in a dormant server" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   hold_request h1
@@ -110,16 +121,18 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
 }
 
 @test "no request fails while the state changes ten times a second" {
+  local seconds=22
   requires ab
+  ((${VL_LONG:-0} == 0)) || seconds=120
   toggle_state
   # With all workers busy Apache itself closes kept connections, and loses requests.
   start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadsPerChild 32' -t 'ThreadLimit 32' -t 'MaxRequestWorkers 64' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' 'MaxKeepAliveRequests 100'
-  ab -q -k -c 8 -t 22 -n 1000000 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/kept" & kept=$!
-  ab -q -c 8 -t 22 -n 1000000 -H 'Host: b.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/closed"
+  ab -q -k -c 8 -t "$seconds" -n 1000000 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/kept" & kept=$!
+  ab -q -c 8 -t "$seconds" -n 1000000 -H 'Host: b.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/closed"
   wait "$kept"
   is "$(awk '/^Failed/ { n += $3 } /^Non-2xx/ { n += $3 } END { print n + 0 }' "$BATS_TEST_TMPDIR/kept" "$BATS_TEST_TMPDIR/closed")" 0 "failed requests"
-  at_least "$(changes)" 200 "changes"
+  at_least "$(changes)" $((seconds * 9)) "changes"
   settles a running 0
   settles b running 0
 }

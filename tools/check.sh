@@ -32,7 +32,9 @@ analysers  t/040-guard-analysers.bats
 model      t/842-robust-model.bats
 memcheck   t/830-robust-valgrind.bats
 machines   t/890-robust-kernels.bats
-faults     t/575-accept-prefork.bats t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
+engaged    VHOSTLIMIT_TEST_STATE=engaged t
+toggled    VHOSTLIMIT_TEST_STATE=toggled t
+faults     t/537-accept-dormant.bats t/575-accept-prefork.bats t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
 bench      t/930-tools-setup.bats t/940-tools-bench.bats t/942-tools-isolation.bats t/950-tools-clients.bats t/965-tools-killed.bats
 package    t/970-tools-package.bats t/972-tools-week.bats
 ansible    t/985-tools-ansible.bats
@@ -53,6 +55,7 @@ job_does() { # <name>: what runs
 job_files() { # <name>: the test files whose needs it has
   local does
   does=$(job_does "$1")
+  does=${does#*=* }
   # shellcheck disable=SC2086  # words
   test_files ${does#*: }
 }
@@ -111,7 +114,11 @@ run_job() { # <name>
     # shellcheck disable=SC2086  # words
     t/lib/isolate.sh ${does% : *}
   else
-    if [[ $1 != suite ]]; then export VL_LONG=1; fi
+    case $does in
+      t) ;;
+      *=*) export "${does%% *}" ;;
+      *) export VL_LONG=1 ;;
+    esac
     run_files "$(job_files "$1")"
   fi
 }

@@ -300,6 +300,7 @@ static void follow(void)
         vl_listener_child_let_mpm(0);
         stop_listening(PAUSED);
         resume_listening();
+        vl_rescue_start();
     }
 }
 

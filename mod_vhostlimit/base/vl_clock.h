@@ -22,4 +22,14 @@ static inline apr_int64_t vl_clock_us(void)
     return (apr_int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
+/* The same without the last four milliseconds or so, for an average of many requests. It is
+ * cheaper, because it does not read the processor's counter. */
+static inline apr_int64_t vl_clock_coarse_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (apr_int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
 #endif

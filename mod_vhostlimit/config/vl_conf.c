@@ -139,11 +139,6 @@ static const size_setting_t sizes[SIZES] = {
 #undef X
 };
 
-vl_conf_t *vl_conf_get(const server_rec *s)
-{
-    return ap_get_module_config(s->module_config, &vhostlimit_module);
-}
-
 const apr_array_header_t *vl_conf_servers(const server_rec *main_server)
 {
     return vl_conf_get(main_server)->servers;

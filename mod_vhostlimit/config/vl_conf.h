@@ -112,6 +112,8 @@ struct vl_conf_t {
     apr_uint32_t account;       /* account number of the site in shared memory; set by
                                  * vl_accounts_post_config(). Requests belong to
                                  * vl_accounts_find() */
+    int is_plain;               /* 1: whether a request may run in a dormant server depends on
+                                 * nothing but its site. Set by vl_hooks_post_config() */
     int refused;                /* 1: the account cannot be entered in shared memory;
                                  * mode is VL_MODE_OFF and all requests are refused */
 };
@@ -122,7 +124,10 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s);
 void *vl_conf_merge(apr_pool_t *p, void *base, void *add);
 
 /* Returns the module's configuration of the server. */
-vl_conf_t *vl_conf_get(const server_rec *s);
+static inline vl_conf_t *vl_conf_get(const server_rec *s)
+{
+    return ap_get_module_config(s->module_config, &vhostlimit_module);
+}
 /* Returns an array of server_rec *: the main server, then the vhosts in the order of the
  * configuration file.  httpd's own list has the vhosts in reverse order. */
 const apr_array_header_t *vl_conf_servers(const server_rec *main_server);

@@ -52,8 +52,15 @@ task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port)
 {
+    vl_duty_take(shm, i);
     if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
         vl_duty_fill(shm, i, account + 1, client_fd, port);
+}
+
+void vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        entry_of(shm, shm->self, i)->tid = this_thread();
 }
 
 void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
@@ -62,7 +69,6 @@ void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_f
     const apr_uint32_t *sleeps = &shm->sampler->sleeps;
     task_t *task = entry_of(shm, shm->self, i);
 
-    task->tid = this_thread();
     task->client_fd = client_fd;
     task->port = port;
     __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);

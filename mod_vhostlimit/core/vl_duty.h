@@ -88,6 +88,8 @@ typedef struct vl_sampler_state_t {
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port);
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
+/* Entry i is for requests of the calling thread from now on. */
+void vl_duty_take(vl_shm_t *shm, apr_uint32_t i);
 /* Core: entry i of a child, and filling in one of this child. word: task_t.account. */
 task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
 void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,

@@ -11,6 +11,8 @@
 
 /* Names the form in which the tests of this project run. */
 #define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
+/* Requests are short if their average costs at most this. */
+#define EVEN_COST_US 1000
 
 static vl_engage_t *state_of(const vl_shm_t *shm)
 {
@@ -43,18 +45,19 @@ static apr_uint32_t most_of(const vl_flow_t *flow)
     return part && (!most || part < most) ? part : most;
 }
 
-static void uncount(vl_shm_t *shm, child_t *child, const task_t *task, apr_uint32_t word)
+static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint32_t duty,
+                    int stream)
 {
-    apr_uint32_t account = vl_duty_account(word);
+    vl_engage_t *state = state_of(shm);
 
-    if (most_of(&shm->queue.flows[account]))
-        __atomic_store_n(&state_of(shm)->at_limit, 0, __ATOMIC_RELAXED);
-
-    if (!(word & TASK_STREAM))
+    if (__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED) && most_of(&shm->queue.flows[account]))
+        __atomic_store_n(&state->at_limit, 0, __ATOMIC_RELAXED);
+    if (!stream)
         __atomic_sub_fetch(&child->listed, 1, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&child->listed_load, task->load, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&state_of(shm)->load, task->load, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&child->listed_load, duty, __ATOMIC_RELAXED);
+    if (!__atomic_sub_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED))
+        __atomic_sub_fetch(&state->sites, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&state->load, duty, __ATOMIC_RELAXED);
 }
 
 static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
@@ -89,7 +92,7 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
     hold(shm, c, account, stream, 1);
     if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
                                     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        uncount(shm, &shm->children[c], task, word);
+        uncount(shm, &shm->children[c], account, task->load, stream);
         return;
     }
     hold(shm, c, account, stream, -1);
@@ -147,30 +150,46 @@ static void engage(vl_shm_t *shm, vl_engaged_e why)
         tell(shm);
 }
 
-/* Returns 1 if a site's own limit keeps the server engaged. */
-static int limit_is_near_locked(const vl_shm_t *shm)
+/* Returns 1 if a site with `own` of `all`, requests or what they want, has not much more than the
+ * others, and its requests are known to be short. The queue would decide nothing that the kernel does
+ * not. A number of slots that was set is never exceeded. */
+static int is_even(const vl_shm_t *shm, const vl_flow_t *flow, apr_uint64_t own, apr_uint64_t all,
+                   apr_uint32_t sites)
 {
-    apr_uint32_t i;
+    return shm->queue.head->by_duty && own * sites * 2 <= all * 3 && flow->estimate_us > 1
+           && flow->estimate_us <= EVEN_COST_US;
+}
+
+/* Returns 1 if a site keeps the server engaged: it is at its own limit, or it has more than the
+ * others where more than the slots is wanted (is_even()). all: the requests of all sites. */
+static int site_engages_locked(const vl_shm_t *shm, apr_uint32_t all)
+{
+    apr_uint32_t i, most, active = shm->queue.head->active;
 
     for (i = 0; i < vl_segment_count(shm); i++) {
         apr_uint32_t account = vl_segment_account(shm, i);
         const vl_flow_t *flow = &shm->queue.flows[account];
-        apr_uint32_t most = vl_queue_limits(&shm->queue, account).concurrency;
 
-        if (flow->running && ((most && flow->running >= most)
-                              || vl_queue_is_capped(&shm->queue, account)))
+        if (!flow->running && !flow->waiting)
+            continue;
+        most = vl_queue_limits(&shm->queue, account).concurrency;
+        if ((most && flow->running >= most) || vl_queue_is_capped(&shm->queue, account)
+            || (all && !is_even(shm, flow, flow->running + flow->waiting, all, active)))
             return 1;
     }
     return 0;
 }
 
-/* Returns 1 if nothing is queued and at most half of the slots and threads are in use. */
+/* Returns 1 if at most half of the threads are in use, and nothing is queued that would not also
+ * run in a dormant server. */
 static int is_calm_locked(const vl_shm_t *shm)
 {
     const vl_queue_head_t *q = shm->queue.head;
+    apr_uint64_t slots = (apr_uint64_t)q->slots * 1000;
+    apr_uint64_t wanted = q->load + (apr_uint64_t)q->waiting * 1000;
     apr_uint32_t c;
 
-    if (q->waiting || q->load > (apr_uint64_t)q->slots * 500)
+    if (wanted > slots * 3 / 2)
         return 0;
     for (c = 0; c < shm->head->columns; c++) {
         const child_t *child = &shm->children[c];
@@ -178,7 +197,8 @@ static int is_calm_locked(const vl_shm_t *shm)
         if ((child->running - child->streams + child->occupied) * 2 > child->threads)
             return 0;
     }
-    return !limit_is_near_locked(shm);
+    return !site_engages_locked(shm, q->waiting || wanted > slots / 2
+                                     ? q->running + q->waiting : 0);
 }
 
 static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us)
@@ -221,7 +241,7 @@ void vl_engage_post_config(vl_shm_t *shm, int may_rest)
 
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    state->form = !form ? VL_FORM_USUAL : !strcmp(form, "toggled") ? VL_FORM_TOGGLED
+    state->form = !form || !*form ? VL_FORM_USUAL : !strcmp(form, "toggled") ? VL_FORM_TOGGLED
                                                                     : VL_FORM_ENGAGED;
     if (!state->since_us)
         state->since_us = vl_clock_us();
@@ -249,25 +269,46 @@ static int threads_are_short(const child_t *child)
 }
 
 /* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
- * it. holds: its site has others, so it may not use the last fifth (vl_admit_slot()). */
-static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty, int holds)
+ * it. flow: its site, NULL if it is not known. n: the site's listed requests. Sites that are even
+ * have twice the slots. A site may not use the last fifth (vl_admit_slot()). */
+static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty,
+                          const vl_flow_t *flow, apr_uint32_t n)
 {
     apr_uint64_t slots = (apr_uint64_t)shm->queue.head->slots * 1000;
-    apr_uint64_t used = (apr_uint64_t)load + shm->queue.head->load;
+    apr_uint64_t all = (apr_uint64_t)load + shm->queue.head->load + duty;
 
-    return used + duty > slots || (holds && slots - used <= slots / 5);
+    if (all <= slots && (all - duty < slots - slots / 5 || !flow || !(n || flow->running)))
+        return 0;
+    return all > (shm->queue.head->by_duty ? slots * 2 : slots)
+           || (flow && !is_even(shm, flow, (apr_uint64_t)(n + 1) * duty, all,
+                                __atomic_load_n(&state_of(shm)->sites, __ATOMIC_RELAXED)));
+}
+
+/* Returns 1 if the server is dormant, and far below the line of slots, with no site at its own
+ * concurrency. */
+static int is_far_below(const vl_shm_t *shm)
+{
+    const vl_engage_t *state = state_of(shm);
+
+    return !__atomic_load_n(&state->engaged, __ATOMIC_ACQUIRE)
+           && !__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED)
+           && ((apr_uint64_t)__atomic_load_n(&state->load, __ATOMIC_RELAXED)
+               + shm->queue.head->load) * 2 < (apr_uint64_t)shm->queue.head->slots * 1000;
 }
 
 int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
 {
     const vl_flow_t *flow = account_1 ? &shm->queue.flows[account_1 - 1] : NULL;
-    apr_uint32_t duty = flow ? vl_queue_duty(&shm->queue, account_1 - 1) : 1000, most, n;
+    apr_uint32_t most, n;
 
+    if (is_far_below(shm))
+        return 1;
     if (!vl_engage_is_dormant(shm))
         return 0;
     most = flow ? most_of(flow) : 0;
     n = flow ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
-    if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED), duty, n > 0)) {
+    if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED),
+                       flow ? vl_queue_duty(&shm->queue, account_1 - 1) : 1000, flow, n)) {
         engage(shm, VL_ENGAGED_SLOTS);
         return 0;
     }
@@ -303,49 +344,58 @@ void vl_engage_begun(vl_shm_t *shm)
 }
 
 /* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */
-static int crosses(vl_shm_t *shm, const task_t *task, apr_uint32_t word, vl_engaged_e *ret_why)
+static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint32_t duty, int stream,
+                   vl_engaged_e *ret_why)
 {
-    apr_uint32_t account = vl_duty_account(word);
-    int stream = (word & TASK_STREAM) != 0;
     const vl_flow_t *flow = &shm->queue.flows[account];
+    vl_engage_t *state = state_of(shm);
     apr_uint32_t most = most_of(flow), n;
-    child_t *child = &shm->children[shm->self];
     apr_int64_t load;
 
-    __atomic_add_fetch(&child->listed_load, task->load, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&child->listed_load, duty, __ATOMIC_RELAXED);
     if (!stream)
         __atomic_add_fetch(&child->listed, 1, __ATOMIC_RELAXED);
     n = __atomic_add_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED);
-    load = __atomic_fetch_add(&state_of(shm)->load, task->load, __ATOMIC_RELAXED);
+    if (n == 1)
+        __atomic_add_fetch(&state->sites, 1, __ATOMIC_RELAXED);
+    load = __atomic_fetch_add(&state->load, duty, __ATOMIC_RELAXED);
     *ret_why = VL_ENGAGED_LIMIT;
-    if (vl_queue_is_capped(&shm->queue, account) || (most && n + flow->running > most))
+    if ((flow->limits.cpu || flow->part.cpu_permille) && vl_queue_is_capped(&shm->queue, account))
         return 1;
-    if (most && n + flow->running == most)
-        __atomic_store_n(&state_of(shm)->at_limit, 1, __ATOMIC_RELAXED);
+    if (most && n + flow->running >= most) {
+        if (n + flow->running > most)
+            return 1;
+        __atomic_store_n(&state->at_limit, 1, __ATOMIC_RELAXED);
+    }
     *ret_why = VL_ENGAGED_THREADS;
     if (!stream && threads_are_short(child))
         return 1;
     *ret_why = VL_ENGAGED_SLOTS;
-    return slots_are_full(shm, load, task->load, n > 1 || flow->running);
+    return slots_are_full(shm, load, duty, flow, n - 1);
 }
 
 int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int stream)
 {
-    apr_uint32_t word = (account + 1) | TASK_LISTED | (stream ? TASK_STREAM : 0);
+    apr_uint32_t duty;
     vl_engaged_e why;
-    task_t *task;
+    child_t *child;
+    account_t *a;
 
-    if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
+    if (!vl_engage_is_dormant(shm) || shm->self == NO_CHILD || i >= VL_TASKS_MAX)
         return 0;
-    task = vl_duty_task(shm, shm->self, i);
-    task->load = vl_queue_duty(&shm->queue, account);
-    if (crosses(shm, task, word, &why)) {
-        uncount(shm, &shm->children[shm->self], task, word);
+    child = &shm->children[shm->self];
+    duty = vl_queue_duty(&shm->queue, account);
+    if (crosses(shm, child, account, duty, stream, &why)) {
+        uncount(shm, child, account, duty, stream);
         engage(shm, why);
         return 0;
     }
-    vl_duty_fill(shm, i, word, client_fd, 0);
+    a = &shm->accounts[account];
+    __atomic_add_fetch(&a->metrics.requests, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&a->waits[0], 1, __ATOMIC_RELAXED);
+    vl_duty_task(shm, shm->self, i)->load = duty;
+    vl_duty_fill(shm, i, (account + 1) | TASK_LISTED | (stream ? TASK_STREAM : 0), client_fd, 0);
     return 1;
 }
 
@@ -355,8 +405,11 @@ int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
     task_t *task = vl_duty_task(shm, shm->self, i);
     apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_ACQ_REL);
 
-    if (word & TASK_LISTED)
-        uncount(shm, &shm->children[shm->self], task, word);
+    if (word & TASK_LISTED) {
+        uncount(shm, &shm->children[shm->self], vl_duty_account(word), task->load,
+                (word & TASK_STREAM) != 0);
+        return 0;
+    }
     if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (word & TASK_DISOWNED) {
@@ -390,14 +443,6 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
         vl_queue_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);
-}
-
-void vl_engage_count(vl_shm_t *shm, apr_uint32_t account)
-{
-    account_t *a = &shm->accounts[account];
-
-    __atomic_add_fetch(&a->metrics.requests, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&a->waits[0], 1, __ATOMIC_RELAXED);
 }
 
 /* The account's virtual time goes on as if its requests had held slots one after the other, so

@@ -5,7 +5,7 @@
 /* The two states of the server: dormant, while nothing is contended, and engaged.
  *
  *   DORMANT --the request, or the connection, that crosses a line----> ENGAGED
- *   ENGAGED --for VL_CALM_US nothing is queued, and little runs------> DORMANT
+ *   ENGAGED --for VL_CALM_US the queue has nothing to decide---------> DORMANT
  *
  * While the server is dormant the MPM accepts connections itself, and a request takes no slot
  * and no lock: it is listed in its child's table of tasks (vl_duty.h) and counted. A request
@@ -20,12 +20,12 @@
 #include "core/vl.h"
 #include "core/vl_shm.h"
 
-/* The server becomes dormant after so long without a queue and below half of each line. */
+/* The server becomes dormant after so long below half of the threads, with nothing to decide. */
 #define VL_CALM_US (1 * APR_USEC_PER_SEC)
 
 /* Why the server is engaged. */
 typedef enum {
-    VL_ENGAGED_SLOTS,               /* more runnable requests than slots */
+    VL_ENGAGED_SLOTS,               /* more runnable requests than slots, of uneven sites */
     VL_ENGAGED_THREADS,             /* four fifths of a child's threads are busy */
     VL_ENGAGED_LIMIT,               /* a site reached its concurrency, or has a CPU cap */
     VL_ENGAGED_ALWAYS               /* this MPM is never dormant */
@@ -43,6 +43,7 @@ typedef struct vl_engage_t {
     apr_int64_t busy_us;            /* when it was last not calm, us */
     int at_limit;                   /* a site has reached its concurrency; atomic */
     apr_int64_t load;               /* permille of slots that listed requests want; atomic */
+    apr_uint32_t sites;             /* accounts with a listed request; atomic */
 } vl_engage_t;
 
 /* Parent: sets the first state. may_rest: the server may be dormant. */
@@ -70,8 +71,9 @@ void vl_engage_always(vl_shm_t *shm);
 void vl_engage_accepted(vl_shm_t *shm);
 void vl_engage_begun(vl_shm_t *shm);
 
-/* Lists a request in entry i of the table of tasks and counts it. stream: it uses no thread
- * of the MPM. Returns 0, and engages the server, if the request has to ask for a slot. */
+/* Lists a request in entry i of the table of tasks (vl_duty_take()), and counts it as admitted.
+ * stream: it uses no thread of the MPM. Returns 0, and engages the server, if the request has to
+ * ask for a slot. */
 int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int stream);
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */
@@ -83,8 +85,6 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
  * busy_us and cpu_us together. */
 void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests,
                       apr_uint64_t busy_us, apr_uint64_t cpu_us);
-/* Counts a listed request as admitted. Takes no lock. */
-void vl_engage_count(vl_shm_t *shm, apr_uint32_t account);
 
 /* Timed work of one child while the server is engaged: gives slots to requests that were
  * listed meanwhile, and makes the server dormant when it is calm. */

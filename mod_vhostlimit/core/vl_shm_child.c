@@ -53,7 +53,8 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 
         if (!(word & TASK_LISTED))
             continue;
-        __atomic_sub_fetch(&shm->accounts[vl_duty_account(word)].listed, 1, __ATOMIC_RELAXED);
+        if (!__atomic_sub_fetch(&shm->accounts[vl_duty_account(word)].listed, 1, __ATOMIC_RELAXED))
+            __atomic_sub_fetch(&shm->head->engage.sites, 1, __ATOMIC_RELAXED);
         left++;
     }
     __atomic_sub_fetch(&shm->head->engage.load, dead->listed_load, __ATOMIC_RELAXED);

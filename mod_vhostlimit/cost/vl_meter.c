@@ -7,7 +7,6 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_engage.h"
 #include "core/vl_waiters.h"
 
 /* A smaller amount is charged at the end of the request. Each charge costs a lock and a
@@ -61,76 +60,30 @@ static void find_caller_locked(vl_meter_t *meter)
         meter->ticket->caller = call;
 }
 
-/* --- listed requests (vl_engage.h) ----------------------------------------- */
-
-static pthread_key_t thread_ends;
-static __thread apr_uint32_t own_task;  /* 1 + an entry that this thread keeps; 0: none */
-
-static void give_task(apr_uint32_t i)
+apr_uint32_t vl_meter_take_task(void)
 {
-    pthread_mutex_lock(&meters.lock);
-    meters.free[meters.n_free++] = i;
-    pthread_mutex_unlock(&meters.lock);
-}
+    apr_uint32_t i;
 
-/* Destructor of thread_ends. */
-static void give_own_task(void *unused)
-{
-    (void)unused;
-    if (own_task)
-        give_task(own_task - 1);
-    own_task = 0;
-}
-
-/* Takes the entry that the thread keeps, so that no lock is needed. */
-static apr_uint32_t take_own_task(void)
-{
-    apr_uint32_t i = own_task;
-
-    own_task = 0;
-    if (i)
-        return i - 1;
-    pthread_setspecific(thread_ends, &meters);
     pthread_mutex_lock(&meters.lock);
     i = take_task_locked();
     pthread_mutex_unlock(&meters.lock);
+    vl_duty_take(meters.shm, i);
     return i;
 }
 
-static void keep_task(apr_uint32_t i)
+void vl_meter_give_task(apr_uint32_t i)
 {
     if (i == VL_TASKS_MAX)
         return;
-    if (own_task)
-        give_task(i);
-    else
-        own_task = i + 1;
-}
-
-apr_uint32_t vl_meter_list(apr_uint32_t account, int client_fd, int stream)
-{
-    apr_uint32_t i = take_own_task();
-
-    if (vl_engage_list(meters.shm, i, account, client_fd, stream))
-        return i;
-    keep_task(i);
-    return VL_TASKS_MAX;
-}
-
-int vl_meter_unlist(apr_uint32_t i, vl_ticket_t *ret_ticket)
-{
-    int holds = vl_engage_unlist(meters.shm, i, ret_ticket);
-
-    keep_task(i);
-    return holds;
+    pthread_mutex_lock(&meters.lock);
+    meters.free[meters.n_free++] = i;
+    pthread_mutex_unlock(&meters.lock);
 }
 
 void vl_meter_child_init(vl_shm_t *shm)
 {
     meters.shm = shm;
     meters.used = meters.n_free = 0;
-    own_task = 0;
-    pthread_key_create(&thread_ends, give_own_task);
     APR_RING_INIT(&meters.running, vl_meter_t, link);
 }
 

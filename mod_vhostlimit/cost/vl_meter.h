@@ -42,12 +42,10 @@ typedef struct vl_meter_t {
 /* Child, before its threads start. */
 void vl_meter_child_init(vl_shm_t *shm);
 
-/* The calling thread begins a request while the server is dormant: lists it (vl_engage_list()).
- * Returns its entry, or VL_TASKS_MAX if it has to ask for a slot. stream: it uses no thread of
- * the MPM. */
-apr_uint32_t vl_meter_list(apr_uint32_t account, int client_fd, int stream);
-/* Ends that. Returns 1 if the request has been given the slot of *ret_ticket meanwhile. */
-int vl_meter_unlist(apr_uint32_t i, vl_ticket_t *ret_ticket);
+/* Returns an entry of the table of tasks for requests of the calling thread, or VL_TASKS_MAX, and
+ * gives it back. */
+apr_uint32_t vl_meter_take_task(void);
+void vl_meter_give_task(apr_uint32_t i);
 
 /* The calling thread begins a request that holds the slot of this ticket.
  * thread_from_us: the thread's CPU clock at the start. client_fd: the client's socket, or

@@ -49,7 +49,8 @@ typedef struct seen_t {
     apr_uint32_t round;             /* in which it was last valid */
     apr_int64_t asleep_us;          /* since when it was not seen awake; 0: it was */
     int looks;                      /* since then */
-    int is_idle;                    /* it waits for no back end */
+    int is_idle;                    /* it waits for no back end, ... */
+    int at_client;                  /* ... but for its client */
 } seen_t;
 
 typedef struct account_t {
@@ -165,9 +166,9 @@ static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, cons
     seen->round = s->round;
 }
 
-/* Returns the part of a processor that the request wants, permille. *ret_idle: it waits for
- * no back end. */
-static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
+/* Returns the part of a processor that the request wants, permille. seen: of the entry; may be a
+ * copy. */
+static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
 {
     const task_t *task = &entry->task;
     apr_uint32_t call = task->port ? vl_duty_call(s->shm, task->port) : 0;
@@ -176,7 +177,7 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
     vl_waits_t waits;
     int i, has_backend = 0;
 
-    *ret_idle = 0;
+    seen->is_idle = seen->at_client = 0;
     switch (vl_proc_look(entry->pid, task->tid, &waits)) {
     case VL_PROC_DENIED:
         s->denied = 1;
@@ -195,8 +196,8 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
         most = runs > most ? runs : most;
     }
     for (i = 0; i < waits.n; i++)
-        *ret_idle |= waits.fd[i] == task->client_fd;
-    *ret_idle |= !has_backend;
+        seen->at_client |= waits.fd[i] == task->client_fd;
+    seen->is_idle = seen->at_client || !has_backend;
     if (has_backend)
         s->backend_us = s->now_us;
     return most;
@@ -217,7 +218,7 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
         account->tasks++;
         return;
     }
-    runs = look(s, entry, &seen->is_idle);
+    runs = look(s, entry, seen);
     if (runs) {
         seen->asleep_us = 0;
         seen->looks = 0;
@@ -230,7 +231,7 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
     if (is_asleep(s, seen)) {
         account->asleep++;
         account->idle += (apr_uint32_t)seen->is_idle;
-        if (seen->is_idle)
+        if (seen->at_client)
             vl_engage_disown(s->shm, entry->child, entry->i, entry->task.serial);
         return;
     }
@@ -390,11 +391,11 @@ static void look_at_new(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t 
     sampler_t *s = data;
     const entry_t entry = { child, i, pid, *task };
     const seen_t *seen = seen_of(s, &entry);
-    int idle;
+    seen_t copy = *seen;
 
     if ((seen->round != s->round || seen->serial != task->serial)
         && s->first++ % s->stride == 0)
-        (void)look(s, &entry, &idle);
+        (void)look(s, &entry, &copy);
 }
 
 static void take_round(sampler_t *s)

@@ -1011,6 +1011,5 @@ void vl_lease_register(vl_lease_linger_fn linger)
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
     ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
 #endif
-    vl_lease_http2_register();
     vl_lease_run_register(linger);
 }

@@ -23,6 +23,8 @@ typedef struct vl_lease_t vl_lease_t;
 /* Lingers on the descriptor, of which it makes a copy. Returns 0 if it cannot. */
 typedef int (*vl_lease_linger_fn)(int fd, apr_int64_t linger_us);
 void vl_lease_register(vl_lease_linger_fn linger);
+/* Parent, in check_config: if mod_http2 is loaded. */
+void vl_lease_http2_register(void);
 /* Child, before its threads start. ticks: vl_lease_tick() will be called in this child.
  * workers: most threads that mod_http2 has in this child. */
 void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,

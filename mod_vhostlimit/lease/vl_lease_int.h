@@ -258,7 +258,6 @@ void vl_lease_forget_suspend(const vl_lease_t *lease);
 
 /* --- vl_lease_http2.c ------------------------------------------------------- */
 
-void vl_lease_http2_register(void);
 /* From here on the CPU time of the calling thread is the connection's. */
 void vl_lease_begin_charges(vl_lease_t *lease);
 /* Charges the account and the lease for the CPU time that the connection's thread has used

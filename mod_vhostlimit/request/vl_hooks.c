@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include <sys/socket.h>
-
 #include <apr_portable.h>
 #include <apr_strings.h>
 #include <http_core.h>             /* before http_connection.h */
@@ -13,7 +11,6 @@
 #include <http_protocol.h>
 #include <http_request.h>
 
-#include "accept/vl_classify.h"
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "core/vl_hosts.h"
@@ -69,17 +66,6 @@ static void pass_unlimited(conn_t *conn)
     vl_request_leave_groups();
 }
 
-static req_t *req_make(request_rec *r, conn_t *conn, req_state_e state)
-{
-    req_t *req = apr_pcalloc(r->pool, sizeof(*req));
-
-    req->state = state;
-    req->conn = conn;
-    req->r = r;
-    ap_set_module_config(r->request_config, &vhostlimit_module, req);
-    return req;
-}
-
 /* The request is refused without being counted: its site has no account (VL0003), or it
  * cannot be counted and VhostLimitOnError is closed. */
 static void refuse_uncounted(req_t *req)
@@ -97,20 +83,46 @@ static void pass_or_refuse_uncounted(request_rec *r, conn_t *conn,
 
     pass_unlimited(conn);
     if (conf->mode != VL_MODE_OFF) {
-        req_make(r, conn, REQ_EXEMPT);
+        vl_request_make(r, conn, REQ_EXEMPT);
     }
     else if (conf->refused) {
-        req = req_make(r, conn, REQ_REFUSED);
+        req = vl_request_make(r, conn, REQ_REFUSED);
         refuse_uncounted(req);
         req->measured = 1;      /* cpu_us stays 0: the clock was not started */
     }
+}
+
+/* 1: a directive contains the name of a variable. Setting them costs 2 % of a short response. */
+static int has_variables;
+
+/* Admits a request while the server is dormant, if that depends on nothing but its site. Returns 0
+ * if it does, or if the request has to ask for a slot. */
+static int admit_plain(request_rec *r, conn_t *conn, const vl_conf_t *conf)
+{
+    req_t *req = &conn->plain;
+
+    if (!conf->is_plain || conn->lease || conn->conninfo || conn->master
+        || r->useragent_addr != r->connection->client_addr)
+        return 0;
+    if (has_variables)
+        req = vl_request_make(r, conn, REQ_REFUSED);
+    if (!vl_request_list_plain(req, conn, r, conf))
+        return 0;
+    if (has_variables)
+        apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
+    if (conn->server != r->server) {
+        conn->server = r->server;
+        conn->account = vl_request_is_limited(conf) ? conf->account + 1 : 0;
+        conn->client_conf = NULL;
+    }
+    return 1;
 }
 
 /* Admits or refuses a request of a site that is limited or in DryRun. */
 static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                   apr_uint32_t account, const vl_client_id_t *client)
 {
-    req_t *req = req_make(r, conn, REQ_REFUSED);    /* until it is admitted */
+    req_t *req = vl_request_make(r, conn, REQ_REFUSED);    /* until it is admitted */
     apr_status_t rv;
 
     req->account = account;
@@ -205,7 +217,7 @@ static void trace_identity(request_rec *r, const conn_t *conn, apr_uint32_t acco
 }
 
 /* Tells the modules whose hooks run later that requests of the account wait, or have waited in
- * the last second. */
+ * the last second. After the wait of this one. */
 static void tell_contention(request_rec *r, apr_uint32_t account)
 {
     apr_uint32_t waiting = vl_slot_queued(vl_child.shm, account)
@@ -237,6 +249,11 @@ static int req_admit(request_rec *r)
     apr_uint32_t account, found;
     int is_exempt;
 
+    if (conn && !r->main && !r->prev) {
+        vl_request_conn_begun(conn->master ? conn->master : conn);
+        if (admit_plain(r, conn, conf))
+            return DECLINED;
+    }
     vl_sandbox_fork_for(NULL);
     if (!conn)
         return DECLINED;
@@ -245,9 +262,9 @@ static int req_admit(request_rec *r)
             vl_request_leave_groups();
         return DECLINED;
     }
+    conn->server = NULL;
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
-    vl_hooks_conn_begun(conn->master ? conn->master : conn);
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r, conn->sent);
     found = vl_accounts_find(vl_child.shm, conf, r->hostname);
     account = account_of(conn, conf, found);
@@ -258,7 +275,6 @@ static int req_admit(request_rec *r)
         identify(r, conn, conf, account);
         client = conn->client;
         vl_sharing_cookie(vl_child.shm, account, r, &client);
-        tell_contention(r, account);
     }
     if (conf->mode == VL_MODE_ON)
         trace_identity(r, conn, account, &client, is_exempt);
@@ -270,44 +286,9 @@ static int req_admit(request_rec *r)
         pass_or_refuse_uncounted(r, conn, conf);
     else
         admit(r, conn, conf, account, &client);
+    if (conf->mode == VL_MODE_ON)
+        tell_contention(r, account);
     return DECLINED;
-}
-
-/* process_connection hook, before mod_ssl: ends a TLS connection that has waited beyond the queue.
- * A handshake would cost more than the refusal. The access log has no request line, as of a
- * request that httpd has not read in time. */
-static int refuse_hello(conn_rec *c)
-{
-    const struct linger reset = { 1, 0 };
-    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-    req_t unlogged = { 0 }, *req = &unlogged;
-    const vl_grant_t *grant;
-    request_rec *r;
-    int fd;
-
-    if (!conn || !conn->grant.reset)
-        return DECLINED;
-    grant = &conn->grant;
-    r = vl_classify_hello(c);
-    if (r)
-        req = req_make(r, conn, REQ_REFUSED);
-    req->thread = pthread_self();
-    req->cpu_start = vl_request_thread_us();
-    req->waited_us = grant->waited_us;
-    req->admission.decision.verdict = VL_REFUSE;
-    req->admission.decision.reason = VL_REASON_QUEUE;
-    if (r) {
-        r->status = vl_conf_get(r->server)->status_code;
-        ap_run_log_transaction(r);
-    }
-    vl_request_stop_clock(req);
-    vl_slot_reset(vl_child.shm, grant->ticket.account,
-                  req->cpu_us > 0 ? (apr_uint32_t)req->cpu_us : 0);
-    if (apr_os_sock_get(&fd, ap_get_conn_socket(c)) == APR_SUCCESS)
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    c->keepalive = AP_CONN_CLOSE;
-    c->aborted = 1;
-    return OK;
 }
 
 /* quick_handler hook: answers a refused request. A status that post_read_request returns
@@ -316,12 +297,13 @@ static int req_refuse(request_rec *r, int lookup)
 {
     const req_t *req = ap_get_module_config(r->request_config,
                                             &vhostlimit_module);
-    const vl_conf_t *conf = vl_conf_get(r->server);
     const vl_admission_t *adm;
+    const vl_conf_t *conf;
     apr_uint32_t seconds;
 
     if (!req || lookup || req->state != REQ_REFUSED)
         return DECLINED;
+    conf = vl_conf_get(r->server);
     adm = &req->admission;
     seconds = vl_conf_retry_after(conf, adm->service_us, adm->concurrency);
     if (seconds)
@@ -350,6 +332,8 @@ static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     (void)s;
     if (r && conn && conn->current)
         vl_request_end(conn->current);
+    if (conn)
+        conn->is_http1 = 0;
     if (!conn || conn->master || strncmp(protocol, "h2", 2) != 0)
         return DECLINED;
     if (r)                      /* an upgrade in a dormant server, not a TLS handshake */
@@ -401,11 +385,14 @@ static int req_fixups(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
-    const vl_sandbox_t *programs = conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
-                                   && vl_shm_is_unconfined(vl_child.shm, conf->account)
-                                   ? NULL : conf->programs;
+    const vl_sandbox_t *programs = conf->programs;
 
-    vl_sandbox_fork_for(programs);
+    if (programs && conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
+        && vl_shm_is_unconfined(vl_child.shm, conf->account))
+        programs = NULL;
+    /* Without a sandbox of the site req_admit() has prepared the thread. */
+    if (conf->programs)
+        vl_sandbox_fork_for(programs);
     if (programs && is_forked_by_us(r))
         vl_sandbox_await_end(r->pool);
     if (!has_handler(r))
@@ -431,9 +418,6 @@ static const char *action_name(const req_t *req)
     return req->admission.entered && !req->is_error_page ? "dryrun" : "refused";
 }
 
-/* 1: a directive contains the name of a variable. Setting them costs 2 % of a short response. */
-static int has_variables;
-
 static int names_variable(const ap_directive_t *d)
 {
     for (; d; d = d->next) {
@@ -443,9 +427,15 @@ static int names_variable(const ap_directive_t *d)
     return 0;
 }
 
-void vl_hooks_post_config(void)
+void vl_hooks_post_config(server_rec *s)
 {
-    has_variables = names_variable(ap_conftree);
+    for (; s; s = s->next) {
+        vl_conf_t *conf = vl_conf_get(s);
+
+        conf->is_plain = conf->mode == VL_MODE_ON && !conf->exempt && !conf->programs
+                         && !conf->sharing.classes && conf->sharing.known == VL_KNOWN_OFF
+                         && conf->accounts.by != VL_ACCOUNTS_HOST;
+    }
 }
 
 /* log_transaction hook: sets the variables for logs. mod_log_config reads the
@@ -457,7 +447,7 @@ static int req_log(request_rec *r)
     request_rec *each;
     const char *wait, *cpu;
 
-    if (!req || !has_variables)
+    if (!req)
         return DECLINED;
     vl_request_stop_clock(req);
     wait = req->waited_us ? apr_off_t_toa(r->pool, (apr_off_t)req->waited_us) : "0";
@@ -475,11 +465,31 @@ static int req_log(request_rec *r)
     return OK;
 }
 
+void vl_hooks_check_config(server_rec *s)
+{
+    int keeps = 0, gives = 0;
+
+    for (; s; s = s->next) {
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        keeps |= conf->exempt || vl_sharing_needs_request(&conf->sharing);
+        gives |= conf->sharing.known == VL_KNOWN_COOKIE;
+    }
+    if (keeps)
+        ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    if (gives)
+        vl_sharing_register();
+    has_variables = names_variable(ap_conftree);
+    /* First: the logs are written by later hooks. */
+    if (has_variables)
+        ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    if (ap_find_linked_module("mod_http2.c"))
+        vl_lease_http2_register();
+    apr_hook_sort_all();
+}
+
 void vl_hooks_register(void)
 {
-    ap_hook_process_connection(refuse_hello, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    vl_sharing_register();
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
@@ -488,6 +498,4 @@ void vl_hooks_register(void)
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_protocol_switch(end_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);
-    /* First: the logs are written by later hooks. */
-    ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

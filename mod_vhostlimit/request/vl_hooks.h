@@ -13,16 +13,16 @@
  * on the thread that works on the connection.
  */
 
-struct conn_t;
 /* Makes the lease of a connection that began while the server was dormant. */
 void vl_hooks_conn_lease(conn_rec *c);
-/* A request of the connection has begun, or it ends (vl_engage_begun()). */
-void vl_hooks_conn_begun(struct conn_t *conn);
 
 /* Register the hooks and filters of connections, and the hooks of requests. */
 void vl_hooks_conn_register(void);
 void vl_hooks_register(void);
-/* Parent: notes whether the configuration uses the variables for logs. */
-void vl_hooks_post_config(void);
+/* Parent, in check_config: registers the hooks that only some configurations need. A hook that only
+ * returns costs a request a thousandth of its instructions. */
+void vl_hooks_check_config(server_rec *s);
+/* Parent: finds the plain sites (vl_conf_t). */
+void vl_hooks_post_config(server_rec *s);
 
 #endif

@@ -4,6 +4,7 @@
 #include "request/vl_hooks.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include <apr_portable.h>
 #include <http_core.h>             /* before http_connection.h */
@@ -16,10 +17,12 @@
 #include <util_filter.h>
 
 #include "accept/vl_accept.h"
+#include "accept/vl_classify.h"
 #include "accept/vl_listener.h"
 #include "base/vl_client.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "config/vl_sharing.h"
 #include "core/vl_engage.h"
 #include "request/vl_hooks_net.h"
 #include "request/vl_request.h"
@@ -52,7 +55,7 @@ static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
 {
     conn_rec *c = f->c;
 
-    if (c->master || vl_lease_parks() || !conn->lease || c->keepalive != AP_CONN_KEEPALIVE
+    if (!conn->lease || c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
         || c->aborted)
         return;
     if (vl_lease_begin_idle(conn->lease) || has_input(c, bb))
@@ -133,10 +136,13 @@ static void linger(conn_rec *c, const conn_t *conn)
 
 /* Returns 1 if the request lasts as long as both ends keep it, and works only now and
  * then: a tunnel (ap_proxy_tunnel_create), such as a WebSocket, or server-sent events. */
-static int is_endless(const req_t *req)
+static int is_endless(req_t *req)
 {
     const request_rec *r = req->r;
 
+    /* The first part is the head. The next one follows at once. */
+    if (!req->passes++ && r->status != HTTP_SWITCHING_PROTOCOLS)
+        return 0;
     if (r->status == HTTP_SWITCHING_PROTOCOLS
         || r->output_filters == r->connection->output_filters)
         return 1;
@@ -146,24 +152,15 @@ static int is_endless(const req_t *req)
                                                 sizeof(EVENTS) - 1);
 }
 
-/* Returns 1 if the brigade is the last part of a response. */
-static int is_complete(const apr_bucket_brigade *bb)
-{
-    return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
-}
-
-/* Connection output filter above TLS, because encrypting the end of the response is a
- * part of the request's work. It ends the request after its end-of-request bucket has
- * passed. */
-static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
+/* The end of a response, or a part of one that may have no end. */
+static apr_status_t pass_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     req_t *req = conn->current;
     apr_status_t rv;
 
     if (!vl_hooks_ends_request(bb)) {
-        if (req && (req->state == REQ_LISTED || req->state == REQ_RUNNING)
-            && !is_complete(bb) && is_endless(req))
+        if (req && (req->state == REQ_LISTED || req->state == REQ_RUNNING) && is_endless(req))
             vl_request_has_no_end(req);
         return ap_pass_brigade(f->next, bb);
     }
@@ -186,6 +183,18 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
+/* Connection output filter above TLS, because encrypting the end of the response is a
+ * part of the request's work. It ends the request after its end-of-request bucket has
+ * passed. That bucket is never before the end of the stream. */
+static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    const apr_bucket *last = APR_BRIGADE_LAST(bb);
+
+    if (last != APR_BRIGADE_SENTINEL(bb) && APR_BUCKET_IS_EOS(last))
+        return ap_pass_brigade(f->next, bb);
+    return pass_end(f, bb);
+}
+
 /* Returns the slot of a connection that ends before a request has used it. */
 static apr_status_t conn_cleanup(void *data)
 {
@@ -194,18 +203,12 @@ static apr_status_t conn_cleanup(void *data)
     /* The process exits. The parent reclaims the slots of this child. */
     if (vl_child.ended)
         return APR_SUCCESS;
-    vl_hooks_conn_begun(conn);
+    vl_request_conn_begun(conn);
+    if (conn->current == &conn->plain)
+        vl_request_end(&conn->plain);
     vl_handshake_end(&conn->handshake);
     vl_request_drop_grant(conn);
     return APR_SUCCESS;
-}
-
-void vl_hooks_conn_begun(conn_t *conn)
-{
-    conn->must_wait = conn->is_accepted;
-    if (conn->is_accepted)
-        vl_engage_begun(vl_child.shm);
-    conn->is_accepted = 0;
 }
 
 /* Connection input filter: the rest of the head has not come in time. mod_reqtimeout would wait
@@ -233,22 +236,17 @@ static void take_conninfo(conn_rec *c, conn_t *conn)
         ap_add_input_filter_handle(late_filter_handle, NULL, NULL, c);
 }
 
-/* The core's own hook, which runs later, gives the socket to the connection. */
-static int was_direct(apr_socket_t *socket)
-{
-    int fd = -1;
-
-    apr_os_sock_get(&fd, socket);
-    return vl_listener_was_direct(fd);
-}
-
 /* pre_connection hook, also for the secondary connections of HTTP/2. */
 static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    conn->conninfo = c->master ? NULL : vl_newconn_begin(csd);
-    conn->is_accepted = !c->master && was_direct(csd);
+    conn->fd = -1;
+    if (!c->master) {
+        apr_os_sock_get(&conn->fd, csd);
+        conn->is_accepted = vl_listener_was_direct(conn->fd);
+        conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
+    }
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
                                             &vhostlimit_module);
@@ -310,16 +308,54 @@ static void limit_handshake(conn_rec *c, conn_t *conn)
     conn->hello_filter = ap_add_input_filter_handle(hello_filter_handle, hello, NULL, c);
 }
 
+/* Ends a TLS connection that has waited beyond the queue. A handshake would cost more than the
+ * refusal. The access log has no request line, as of a request that httpd has not read in time. */
+static int refuse_hello(conn_rec *c)
+{
+    const struct linger reset = { 1, 0 };
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+    req_t unlogged = { 0 }, *req = &unlogged;
+    const vl_grant_t *grant;
+    request_rec *r;
+    int fd;
+
+    if (!conn->grant.reset)
+        return DECLINED;
+    grant = &conn->grant;
+    r = vl_classify_hello(c);
+    if (r)
+        req = vl_request_make(r, conn, REQ_REFUSED);
+    req->thread = pthread_self();
+    req->cpu_start = vl_request_thread_us();
+    req->waited_us = grant->waited_us;
+    req->admission.decision.verdict = VL_REFUSE;
+    req->admission.decision.reason = VL_REASON_QUEUE;
+    if (r) {
+        r->status = vl_conf_get(r->server)->status_code;
+        ap_run_log_transaction(r);
+    }
+    vl_request_stop_clock(req);
+    vl_slot_reset(vl_child.shm, grant->ticket.account,
+                  req->cpu_us > 0 ? (apr_uint32_t)req->cpu_us : 0);
+    if (apr_os_sock_get(&fd, ap_get_conn_socket(c)) == APR_SUCCESS)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    c->keepalive = AP_CONN_CLOSE;
+    c->aborted = 1;
+    return OK;
+}
+
 /* process_connection hook, before the TLS handshake. A connection that the MPM has accepted
  * while the server was dormant goes to the acceptor if the server is engaged before any byte of
  * it was read. */
-static int return_accepted(conn_rec *c)
+static int begin_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
     if (!conn || conn->is_processed)
         return DECLINED;
     conn->is_processed = 1;
+    if (refuse_hello(c) == OK)
+        return OK;
     if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm)
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
@@ -357,6 +393,12 @@ void vl_hooks_conn_lease(conn_rec *c)
         return;
     begin_lease(c, conn);
     vl_lease_was_idle(conn->lease);
+    if (conn->account && conn->server) {
+        vl_sharing_identify(vl_child.shm, conn->account - 1, conn->server, NULL, NULL,
+                            c->client_addr, &conn->client);
+        conn->client_conf = vl_conf_get(conn->server);
+        conn->server = NULL;
+    }
     if (conn->account)
         vl_lease_set_account(conn->lease, conn->account - 1, conn->client_conf->queue_timeout,
                              &conn->client);
@@ -405,11 +447,19 @@ static int process_connection(conn_rec *c)
     if (conn->hello_filter)
         ap_remove_input_filter(conn->hello_filter);
     conn->hello_filter = NULL;
+    if (conn->current == &conn->plain) {    /* its end has not passed filter_end() */
+        vl_request_end(&conn->plain);
+        conn->current = NULL;
+    }
+    if (conn->is_http1 && !conn->lease && vl_engage_has_room(vl_child.shm, conn->account))
+        return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
         vl_handshake_end(&conn->handshake);
-    if (is_left_to_mpm(c, conn, is_http1))
+    if (is_left_to_mpm(c, conn, is_http1)) {
+        conn->is_http1 = 1;
         return DECLINED;
+    }
     if (!conn->has_filters)
         vl_hooks_net_add(c, conn);
     is_first = !conn->lease;
@@ -456,7 +506,7 @@ void vl_hooks_conn_register(void)
     /* Before any request of the connection exists, so that the request's filters are
      * chained behind these. Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_process_connection(return_accepted, NULL, tls, APR_HOOK_REALLY_FIRST);
+    ap_hook_process_connection(begin_connection, NULL, tls, APR_HOOK_REALLY_FIRST);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
     ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);

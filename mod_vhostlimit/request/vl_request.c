@@ -34,6 +34,10 @@
 #define LISTED_LONG_US 5000
 
 typedef struct worker_t {
+    pthread_t self;             /* valid if it has ever had a task */
+    apr_uint32_t task;          /* 1 + an entry of the table of tasks that it keeps; 0: none */
+    const vl_conf_t *plain;     /* it is in no cgroup, and its forks are ready for a plain request
+                                 * of this site; else NULL */
     int known;                  /* us is where the next request begins */
     int forgotten;              /* it was known before. Else the thread is new, and 0 is right */
     apr_int64_t us;
@@ -45,6 +49,45 @@ typedef struct worker_t {
 } worker_t;
 
 static __thread worker_t this_worker;
+static pthread_key_t worker_ends;
+
+/* Destructor of worker_ends. */
+static void forget_worker(void *data)
+{
+    worker_t *w = data;
+
+    if (w->task)
+        vl_meter_give_task(w->task - 1);
+    w->task = 0;
+}
+
+void vl_request_child_init(void)
+{
+    memset(&this_worker, 0, sizeof(this_worker));
+    pthread_key_create(&worker_ends, forget_worker);
+}
+
+/* The worker keeps an entry, so that the next request needs no lock. */
+static apr_uint32_t take_task(worker_t *w)
+{
+    apr_uint32_t i = w->task;
+
+    w->task = 0;
+    if (i)
+        return i - 1;
+    w->self = pthread_self();
+    pthread_setspecific(worker_ends, w);
+    return vl_meter_take_task();
+}
+
+/* w: of the calling thread, or NULL. */
+static void give_task(worker_t *w, apr_uint32_t i)
+{
+    if (w && !w->task && i < VL_TASKS_MAX)
+        w->task = i + 1;
+    else
+        vl_meter_give_task(i);
+}
 
 static void count_listed(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
 {
@@ -115,10 +158,9 @@ static apr_uint64_t charge_long(worker_t *w, apr_uint32_t account, apr_uint64_t 
     return us;
 }
 
-apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us)
+static apr_uint64_t measure_listed(worker_t *w, apr_uint32_t account, apr_int64_t busy_us)
 {
     apr_uint64_t us = busy_us > 0 ? (apr_uint64_t)busy_us : 0;
-    worker_t *w = &this_worker;
 
     if (us >= LISTED_LONG_US)
         return charge_long(w, account, us);
@@ -128,6 +170,11 @@ apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us
     if (w->requests >= LISTED_MOST || w->accounts == LISTED_ACCOUNTS)
         settle();
     return 0;
+}
+
+apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us)
+{
+    return measure_listed(&this_worker, account, busy_us);
 }
 
 apr_int64_t vl_request_thread_us(void)
@@ -152,8 +199,8 @@ void vl_request_stop_clock(req_t *req)
         return;
     req->measured = 1;
     if (req->state == REQ_LISTED) {
-        req->cpu_us = (apr_int64_t)vl_request_measure_listed(
-            req->account, vl_clock_us() - req->started);
+        req->cpu_us = (apr_int64_t)measure_listed(req->worker, req->account,
+                                                  vl_clock_coarse_us() - req->started);
         if (!req->cpu_us)
             req->cpu_us = vl_slot_estimate(vl_child.shm, req->account);
         return;
@@ -172,12 +219,14 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
     int moves = req->state != REQ_REFUSED && conf->mode == VL_MODE_ON
                 && req->admission.thread_us >= PLACE_MIN_US;
 
+    this_worker.plain = NULL;
     vl_place_thread(vl_child.place, moves ? conf->account : VL_PLACE_NONE);
     req->resets_group = moves && vl_slot_capped(vl_child.shm, conf->account);
 }
 
 void vl_request_leave_groups(void)
 {
+    this_worker.plain = NULL;
     vl_place_fork_for(vl_child.place, VL_PLACE_NONE);
     vl_sandbox_fork_for(NULL);
     vl_place_thread(vl_child.place, VL_PLACE_NONE);
@@ -344,6 +393,17 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
         vl_lease_renew(lease);
 }
 
+req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state)
+{
+    req_t *req = apr_pcalloc(r->pool, sizeof(*req));
+
+    req->state = state;
+    req->conn = conn;
+    req->r = r;
+    ap_set_module_config(r->request_config, &vhostlimit_module, req);
+    return req;
+}
+
 int vl_request_is_limited(const vl_conf_t *conf)
 {
     return conf->mode == VL_MODE_ON && vl_slot_queue(vl_child.shm, conf->account);
@@ -389,26 +449,60 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
     return APR_SUCCESS;
 }
 
+/* Moves the request to LISTED. Returns 0 if it has to ask for a slot. */
+static int list(req_t *req, worker_t *w, int fd, int is_stream)
+{
+    req->task = take_task(w);
+    if (!vl_engage_list(vl_child.shm, req->task, req->account, fd, is_stream)) {
+        give_task(w, req->task);
+        return 0;
+    }
+    req->state = REQ_LISTED;
+    req->started = vl_clock_coarse_us();
+    req->thread = w->self;
+    req->worker = w;
+    req->conn->current = req;
+    return 1;
+}
+
 int vl_request_list(req_t *req, const vl_conf_t *conf)
 {
-    const conn_t *conn = req->conn;
-    int is_stream = conn->master != NULL;
+    conn_t *conn = req->conn;
 
-    if (conn->grant.holds || conn->grant.occupies || conn->grant.refused
-        || !vl_engage_is_dormant(vl_child.shm))
+    if (conn->grant.holds || conn->grant.refused || !vl_engage_is_dormant(vl_child.shm))
         return 0;
-    req->task = vl_meter_list(req->account, is_stream ? -1 : vl_socket_of(req->r->connection),
-                              is_stream);
-    if (req->task == VL_TASKS_MAX)
+    vl_request_unoccupy(&conn->grant);
+    if (!list(req, &this_worker, conn->fd, conn->master != NULL))
         return 0;
-    vl_engage_count(vl_child.shm, req->account);
-    req->state = REQ_LISTED;
-    req->started = vl_clock_us();
-    req->thread = pthread_self();
+    memset(&conn->grant, 0, sizeof(conn->grant));
     req->admission.thread_us = vl_slot_thread_us(vl_child.shm, req->account);
     place_thread(req, conf);
     vl_place_fork_for(vl_child.place, conf->account);
-    req->conn->current = req;
+    return 1;
+}
+
+/* Requests of a plain site may follow each other on a thread without any change to it. */
+static void prepare_plain(worker_t *w, const vl_conf_t *conf)
+{
+    vl_request_leave_groups();
+    vl_place_fork_for(vl_child.place, conf->account);
+    w->plain = conf;
+}
+
+int vl_request_list_plain(req_t *req, conn_t *conn, const request_rec *r, const vl_conf_t *conf)
+{
+    worker_t *w = &this_worker;
+
+    if (vl_slot_thread_us(vl_child.shm, conf->account) >= PLACE_MIN_US)
+        return 0;
+    req->conn = conn;
+    req->r = r;
+    req->account = conf->account;
+    req->measured = req->passes = 0;
+    if (!list(req, w, conn->fd, 0))
+        return 0;
+    if (w->plain != conf)
+        prepare_plain(w, conf);
     return 1;
 }
 
@@ -474,14 +568,19 @@ static void charge_gained(const req_t *req, apr_uint64_t us)
 /* The cost of a request that got a slot while it ran is charged like that of the others. */
 static void end_listed(req_t *req)
 {
+    worker_t *w = pthread_equal(req->thread, pthread_self()) ? req->worker : NULL;
     vl_ticket_t ticket;
-    int holds = vl_meter_unlist(req->task, &ticket);
 
-    vl_request_stop_clock(req);
-    req->state = REQ_ENDED;
-    if (holds)
+    if (vl_engage_unlist(vl_child.shm, req->task, &ticket))
         vl_waiters_end(&ticket, NULL);
-    vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
+    give_task(w, req->task);
+    if (req != &req->conn->plain) {
+        vl_request_stop_clock(req);
+        vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
+    }
+    else if (w)
+        measure_listed(w, req->account, vl_clock_coarse_us() - req->started);
+    req->state = REQ_ENDED;
 }
 
 void vl_request_has_no_end(req_t *req)
@@ -500,8 +599,10 @@ void vl_request_end(req_t *req)
     vl_cost_t cost;
     apr_uint64_t charged;
 
-    if (req->state == REQ_LISTED)
+    if (req->state == REQ_LISTED) {
         end_listed(req);
+        return;
+    }
     if (req->state == REQ_ENDED)
         unoccupy(req);
     if (!vl_request_is_counted(req))

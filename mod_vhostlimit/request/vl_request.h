@@ -26,6 +26,7 @@
 #include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "config/vl_conf.h"
+#include "core/vl_engage.h"
 #include "core/vl_waiters.h"
 #include "cost/vl_meter.h"
 #include "lease/vl_lease.h"
@@ -68,11 +69,13 @@ typedef struct req_t {
     apr_int64_t started;        /* when it was admitted */
     vl_meter_t meter;           /* while it is counted */
     apr_uint32_t task;          /* LISTED: its entry of the table of tasks */
+    int passes;                 /* a part of its response has passed filter_end() */
     int occupies;               /* paused, and its thread is counted (vl_slot.h) */
     int is_error_page;          /* it was refused, and its ErrorDocument has got a slot */
     int is_slow;                /* its client reads or sends slowly */
     int resets_group;           /* its thread leaves the cgroup at its end */
     pthread_t thread;           /* the thread that read cpu_start */
+    struct worker_t *worker;    /* LISTED: of that thread */
     apr_int64_t cpu_start;
     int measured;               /* cpu_us is final */
     apr_int64_t cpu_us;
@@ -84,6 +87,9 @@ typedef struct conn_t {
     vl_handshake_t *handshake;  /* until the first request, or NULL */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
+    req_t plain;                /* its memory, if it needs nothing more (vl_request_list_plain()) */
+    const server_rec *server;   /* of the last request, if that was such a one; else NULL */
+    int fd;                     /* its socket, or -1 */
     vl_client_id_t client;      /* of its last request; valid for these three: */
     const apr_sockaddr_t *client_addr;
     const vl_conf_t *client_conf;
@@ -97,6 +103,7 @@ typedef struct conn_t {
     int is_http2;               /* without TLS, and the acceptor has not seen it */
     ap_filter_t *hello_filter;  /* limits its TLS handshake; NULL: nothing does */
     int is_processed;           /* the MPM has run its hooks before */
+    int is_http1;               /* ... and the protocol was HTTP/1 */
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
     int is_foreign;             /* the request waited in another account */
@@ -104,8 +111,21 @@ typedef struct conn_t {
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
 
+/* A request of the connection has begun, or it ends (vl_engage_begun()). */
+static inline void vl_request_conn_begun(conn_t *conn)
+{
+    if (!conn->is_accepted && !conn->must_wait)
+        return;
+    conn->must_wait = conn->is_accepted;
+    if (conn->is_accepted)
+        vl_engage_begun(vl_child.shm);
+    conn->is_accepted = 0;
+}
+
 /* --- the request, from its admission to its end ------------------------------ */
 
+/* Returns a new req_t of the request. */
+req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state);
 /* Returns 1 if requests of the site may have to wait. */
 int vl_request_is_limited(const vl_conf_t *conf);
 /* Returns the lease of the connection, for a stream that of its master connection. It is
@@ -117,6 +137,11 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf);
 /* Admits a request without a slot while the server is dormant: LISTED. Returns 0 if the
  * request has to ask for a slot. */
 int vl_request_list(req_t *req, const vl_conf_t *conf);
+/* The same for a request of a plain site (vl_conf_t) on an HTTP/1 connection without a lease. Sets
+ * what it needs of *req, which may have been used before. */
+int vl_request_list_plain(req_t *req, conn_t *conn, const request_rec *r, const vl_conf_t *conf);
+/* Child, before its threads start. */
+void vl_request_child_init(void);
 /* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it
  * `current`. */
 void vl_request_begin(req_t *req, const vl_conf_t *conf);

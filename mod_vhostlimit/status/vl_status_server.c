@@ -91,7 +91,7 @@ static int status_handler(request_rec *r)
     const char *nonce;
     vl_out_t *out;
 
-    if (!r->handler || strcmp(r->handler, "vhostlimit-status"))
+    if (!r->handler || *r->handler != 'v' || strcmp(r->handler, "vhostlimit-status"))
         return DECLINED;
     r->allowed = AP_METHOD_BIT << M_GET;
     if (r->method_number != M_GET)

@@ -113,6 +113,26 @@ static void a_site_leaves_the_last_fifth(void)
     ok(is_engaged_by(VL_ENGAGED_SLOTS), "so the request engages the server");
 }
 
+static void even_sites_may_have_twice_the_slots(void)
+{
+    apr_uint32_t c, i;
+
+    start(3);
+    c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
+    shm->head->queue.by_duty = 1;
+    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    for (i = 0; i < 6; i++)
+        ok(vl_engage_list(shm, i, i % 2 ? a : c, -1, 0), "two even sites with short requests");
+    ok(!vl_engage_list(shm, 6, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "not more than twice the slots");
+    start(4);
+    c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
+    shm->head->queue.by_duty = 1;
+    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    for (i = 0; i < 4; i++)
+        ok(vl_engage_list(shm, i, i ? a : c, -1, 0), "a site with more than the other");
+    ok(!vl_engage_list(shm, 4, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "may not exceed the slots");
+}
+
 static void the_server_becomes_dormant_when_it_is_calm(void)
 {
     apr_int64_t now_us = vl_clock_us();
@@ -137,7 +157,7 @@ static void a_dead_child_leaves_nothing(void)
     vl_engage_list(shm, 0, a, -1, 0);
     vl_engage_accepted(shm);
     ok(vl_shm_parent_reclaim(shm, getpid()) == 1, "one request is lost");
-    ok(!running(a) && !vl_engage_state(shm).load && valid(shm), "nothing is left");
+    ok(!running(a) && !vl_engage_state(shm).load && !vl_engage_state(shm).sites && valid(shm), "nothing is left");
 }
 
 static void charges_leave_no_debt_to_a_site_alone(void)
@@ -186,7 +206,7 @@ static void toggles_lose_no_count(void)
     for (i = 0; i < ENTRIES; i++)
         pthread_join(threads[i], NULL);
     ok(vl_engage_state(shm).changes >= 10000, "the state has changed often");
-    ok(!running(a) && !vl_engage_state(shm).load, "no request is left");
+    ok(!running(a) && !vl_engage_state(shm).load && !vl_engage_state(shm).sites, "no request is left");
     ok(valid(shm), "the segment is valid");
 }
 
@@ -198,6 +218,7 @@ int main(void)
     a_site_has_its_own_limit();
     a_request_that_waits_for_its_client_holds_no_slot();
     a_site_leaves_the_last_fifth();
+    even_sites_may_have_twice_the_slots();
     the_server_becomes_dormant_when_it_is_calm();
     a_dead_child_leaves_nothing();
     charges_leave_no_debt_to_a_site_alone();
