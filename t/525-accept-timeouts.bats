@@ -221,9 +221,9 @@ END
 }
 
 # Checks that the handshake ends after handshake=1, whether or not the rest of it trickles in.
-ends_handshakes() { # [<as start_httpd>]...
+ends_handshakes() {
   local hello
-  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=9' "$@" -x 'Timeout 10'
+  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=9' -x 'Timeout 10'
   hello=$(client_hello s.test)
   begin_handshake "${hello:0:80}" @700 "${hello:80:4}" @700 "${hello:84:4}" @700 "${hello:88:4}" @700 "${hello:92:4}"
   begin_handshake "${hello:0:80}" @700 "${hello:80}"

@@ -205,6 +205,7 @@ compare_kept() { # <title>
 resumes() { # <title>
   local before started=$EPOCHREALTIME
   before=$(charged a)
+  # shellcheck disable=SC2317  # called by wait_until
   is_charged() { (($(charged a) > before + 100000)) && [[ $(status_json | jq -r .sampler.unread) == '' ]]; }
   wait_until 8 is_charged || { status_json | jq '.sampler.unread, .vhosts[0].backends'; return 1; }
   printf '# %-40s charged again after %d ms\n' "$1" $(((${EPOCHREALTIME/./} - ${started/./}) / 1000)) >&3
@@ -261,7 +262,7 @@ begin_long_load() {
   requires mariadb
   local before
   two_pools
-  # shellcheck disable=SC2031  # each test is a shell of its own
+  # shellcheck disable=SC2030,SC2031  # each test is a shell of its own
   export LOG_MAY_SAY='VL0080|php'
   start_mariadb
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
@@ -270,6 +271,7 @@ begin_long_load() {
   sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
   stop_app mariadb
   run_mariadb
+  # shellcheck disable=SC2317  # called by wait_until
   is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'does not let root in'* ]]; }
   wait_until 10 is_named
   wait_until 10 error_log_has VL0080
@@ -337,6 +339,7 @@ charged_by_user() { # <title> <command of b_cron>...
   stop_app mariadb
   start_postgres
   pages 'kind = postgresql' "at = $run" "port = $(free_port sql)"
+  # shellcheck disable=SC2016  # a body of SQL
   charged_by_user 'PostgreSQL' psql_as b_cron -c 'SET statement_timeout = 4000' \
     -c 'DO $$BEGIN LOOP END LOOP; END$$'
 }

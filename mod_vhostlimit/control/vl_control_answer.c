@@ -211,7 +211,7 @@ static const char *read_job(apr_pool_t *p, const char *line, int number,
     job->s = find_vhost(p, command->vhost, &wrong);
     if (!job->s && (job->s = find_host(command->vhost)))
         return refuse_host(p, command->vhost, job->s);
-    if (wrong)
+    if (wrong || !job->s)
         return wrong;
     account = apr_pmemdup(p, &vl_conf_get(job->s)->account, sizeof(*account));
     earlier = apr_hash_get(by_account, account, sizeof(*account));

@@ -158,7 +158,7 @@ find_status() { # <vhost> <column>
   status_site=${status_text#*$'\n'"{\"name\":\"$1.test\","}
   [[ $status_site != "$status_text" ]] || return
   status_site=${status_site%%$'\n'*}
-  status_value=${status_site#*\"$2\":}
+  status_value=${status_site#*\""$2"\":}
   [[ $status_value != "$status_site" ]] || return
   if [[ $status_value == '"'* ]]; then status_value=${status_value#\"} status_value=${status_value%%\"*}; else status_value=${status_value%%[,\}]*}; fi
 }
