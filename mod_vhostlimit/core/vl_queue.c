@@ -220,6 +220,9 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
         charge(f, (apr_uint64_t)us);
     else
         refund(q, f, (apr_uint64_t)-us);
+    /* What a long request has had while nobody waited is no credit of those who come later. */
+    if (!q->head->heap.length)
+        vl_fair_raise(&q->head->vtime, f->fair.tag);
     update(q, flow);
 }
 

@@ -486,9 +486,24 @@ static void shares_hold_when_tags_wrap(void)
     begin_at = 0;
 }
 
+static void long_requests_are_no_credit_of_others(void)
+{
+    reset(8, 2, NULL);
+    vl_queue_begin_now(&q, 0);
+    vl_queue_charge(&q, 0, 3000000);
+    arrive(1, 1);
+    ok(VL_FAIR_AFTER(flows[1].fair.tag, flows[0].fair.tag) == 0,
+       "a site joins at what another one has used while nobody waited");
+    vl_queue_charge(&q, 0, 3000000);
+    arrive(1, 1);
+    ok(VL_FAIR_AFTER(flows[0].fair.tag, flows[1].fair.tag) == VL_FAIR_ADVANCE(3000000, 100),
+       "what it uses while the other one waits counts");
+}
+
 int main(void)
 {
     srand(20261121);
+    long_requests_are_no_credit_of_others();
     shares_are_equal();
     cost_is_shared_not_requests();
     weights_count();

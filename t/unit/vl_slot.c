@@ -402,7 +402,7 @@ static void the_ring_does_not_overflow(void)
 /* Returns what an account was charged for its requests, in us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
-    return shm->queue.flows[a].fair.tag * shm->queue.flows[a].limits.weight / VL_FAIR_UNIT;
+    return (apr_uint64_t)shm->queue.flows[a].served_us;
 }
 
 static void a_request_that_waits_for_its_client_has_no_slot(void)
