@@ -119,6 +119,7 @@ mod_lua         lua
 mod_qos         mod_qos
 mod_ssl         ssl
 mod_suexec      httpd suexec
+mysql           -
 netns           network
 nghttp          h2load
 nm              compiler
