@@ -452,7 +452,7 @@ static void check_modules(doctor_t *doctor)
 /* --- order of hooks ------------------------------------------------------- */
 
 /* Returns the modules whose function of the hook runs before the first of ours, or after the
- * last one; the caller frees the text. */
+ * last one; none if we have none. The caller frees the text. */
 static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
 {
     const json_t *hooks = json_object_get(doctor->facts->modules, "hooks");
@@ -468,9 +468,9 @@ static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
         if (!name)
             continue;
         if (!strcmp(name, OURS)) {
+            is_ours_seen = 1;
             if (!is_after)
                 break;
-            is_ours_seen = 1;
             *list = '\0';
             json_object_clear(names);
         }
@@ -479,6 +479,8 @@ static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
         }
     }
     json_decref(names);
+    if (!is_ours_seen)
+        *list = '\0';
     return list;
 }
 

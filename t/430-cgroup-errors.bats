@@ -79,15 +79,13 @@ export LOG_MAY_SAY='VL0020'
   done
 }
 
-@test "the status page shows limits that the kernel does not enforce, at start and after a change" {
+@test "the status shows limits that the kernel does not enforce, at start and after a change" {
   local why='the memory controller is missing: VhostLimitCgroup off'
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
   is "$(status_json | jq -c '[.unenforced, (.vhosts[] | select(.unenforced != "") | .name, .unenforced)]')" "[1,\"a.test\",\"$why\"]"
   is "$(status_of a unenforced)" "$why"
   get status '/vhostlimit?prometheus' >/dev/null
   like "$(answer_body)" $'\nvhostlimit_vhosts_unenforced 1\n'
-  get status /vhostlimit >/dev/null
-  like "$(answer_body)" '<b>1 sites have a limit that the kernel does not enforce</b>'
   is "$(ask 'set\tb.test\tcpu=50%\n' | jq -r '.vhosts[0].unenforced')" 'the cpu controller is missing: VhostLimitCgroup off'
   error_log_has 'VL0031: site b\.test: limits changed .* the kernel does not enforce all of them: the cpu controller'
   is "$(status_json | jq .unenforced)" 2

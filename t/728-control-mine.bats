@@ -62,7 +62,7 @@ asks() { as "$1" bash -c "$(declare -f control_perl control_socket ask); HTTPD_R
   done
   is "$(control_of a weight)" 100
   is "$(asks "$(id -u "$(httpd_user)")" 'mine\n')" '' "Apache's user"
-  mine "$ALICE" list
+  mine "$ALICE" top
   is "$status" 77
   mine 61236 mine
   is "$status" 1

@@ -168,7 +168,7 @@ need_systemd_analyze() { need_program systemd-analyze; }
   is "$status" 0
   like "$output" $'^TIME +REQ/s +CPU% +DB% +WAITING +P99ms +QUEUED +REFUSED +GONE\n[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2} +[0-9.]+ '
   try ctl history B.Test --file "$(history_path)" --csv
-  is "${lines[0]}" 'time,seconds,requests,queued,refused,gone,cpu_us,busy_us,waiting,wait_p99_us'
+  is "${lines[0]}" 'time,seconds,requests,queued,refused,gone,cpu_us,busy_us,waiting,wait_p99_us,database_us'
   like "${lines[1]}" '^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:00Z,[0-9]+,1,0,0,0,'
   is "$(ctl history --json --file "$(history_path)" | jq -c .site)" null
   try ctl history none.test --file "$(history_path)"

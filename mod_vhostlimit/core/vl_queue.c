@@ -220,7 +220,7 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
         charge(f, (apr_uint64_t)us);
     else
         refund(q, f, (apr_uint64_t)-us);
-    /* What a long request has had while nobody waited is no credit of those who come later. */
+    /* What a long request has used while none waited is no credit of later ones. */
     if (!q->head->heap.length)
         vl_fair_raise(&q->head->vtime, f->fair.tag);
     update(q, flow);

@@ -467,8 +467,11 @@ static int req_log(request_rec *r)
 
 void vl_hooks_check_config(server_rec *s)
 {
+    const char *before = apr_hook_debug_current;
     int keeps = 0, gives = 0;
 
+    /* The order of hooks goes by this name. httpd sets it while it loads a module. */
+    apr_hook_debug_current = "mod_vhostlimit.c";
     for (; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
@@ -485,6 +488,7 @@ void vl_hooks_check_config(server_rec *s)
         ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
     if (ap_find_linked_module("mod_http2.c"))
         vl_lease_http2_register();
+    apr_hook_debug_current = before;
     apr_hook_sort_all();
 }
 

@@ -493,7 +493,7 @@ static void long_requests_are_no_credit_of_others(void)
     vl_queue_charge(&q, 0, 3000000);
     arrive(1, 1);
     ok(VL_FAIR_AFTER(flows[1].fair.tag, flows[0].fair.tag) == 0,
-       "a site joins at what another one has used while nobody waited");
+       "a site joins at what another one has used while none waited");
     vl_queue_charge(&q, 0, 3000000);
     arrive(1, 1);
     ok(VL_FAIR_AFTER(flows[0].fair.tag, flows[1].fair.tag) == VL_FAIR_ADVANCE(3000000, 100),

@@ -599,7 +599,7 @@ static void automatic_slots_go_by_cpu_time(void)
     n = take_all(shm, held);
     shm->head->processors = 1;
     shm->head->queue.by_duty = 1;
-    vl_queue_charge(&shm->queue, b, 1000000);
+    vl_queue_charge(&shm->queue, b, 100000);
     for (i = 0; i < n; i++)
         end(shm, &held[i], 10);
     n = take_all(shm, held);
