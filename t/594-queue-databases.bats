@@ -114,7 +114,7 @@ compare() { # <title> <path of a> <path of b> <cost of a> <cost of b> [<part of 
   [[ -z ${VL_APPS_SECONDS-} ]] || echo "# pages x cost / kernel: 0.$(((n_a * $4 + n_b * $5) * 1000 / before)); cost of a page: $4 $5 us" >&3
   all=$(((a + b) * 1000 / before))
   part_a=$((a * 1000 / (a + b + 1)))
-  printf '# %-40s kernel %6d ms, charged 0.%03d of it; to a 0.%03d (used 0.%03d); pages %d %d\n' "$1" $((before / 1000)) "$all" "$part_a" "$expected" "$n_a" "$n_b" >&3
+  printf '# %-40s kernel %6d ms, charged %d.%03d of it; to a 0.%03d (used 0.%03d); pages %d %d\n' "$1" $((before / 1000)) $((all / 1000)) $((all % 1000)) "$part_a" "$expected" "$n_a" "$n_b" >&3
   at_least "$all" 800 "charged, permille of what the kernel counted"
   at_most "$all" 1200 "charged, permille of what the kernel counted"
   at_least "$part_a" $((expected - off)) "charged to site a, permille"

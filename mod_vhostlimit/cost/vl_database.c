@@ -19,6 +19,8 @@
 #define REMEMBERED 16384
 /* Accounts of one user. */
 #define VOTES 4
+/* A user has an account after so many votes. One alone may be wrong, and would hold for long. */
+#define VOTES_LEAST 8
 /* Votes count half when a user has so many. So an account that is given another user is found. */
 #define VOTES_MOST 32
 /* A user's votes are taken again once in so many lists. */
@@ -258,7 +260,7 @@ static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
         if (user->vote[i].n > user->vote[most].n)
             most = i;
     }
-    user->account = user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_FLOW;
+    user->account = all >= VOTES_LEAST && user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_FLOW;
     if (user->account != VL_NO_FLOW)
         apr_hash_set(d->known, &user->account, sizeof(user->account), user);
     for (i = 0; all >= VOTES_MOST && i < VOTES; i++)
