@@ -486,6 +486,30 @@ static void shares_hold_when_tags_wrap(void)
     begin_at = 0;
 }
 
+static int count_and_refuse(void *data, apr_uint32_t flow)
+{
+    ++*(int *)data;
+    return 0;
+}
+
+/* The caller of vl_queue_next_where() holds a lock of all child processes. */
+static void few_flows_are_asked_without_a_free_slot(void)
+{
+    apr_uint32_t f;
+    int asked = 0;
+
+    reset(1, 100, NULL);
+    for (f = 0; f < 100; f++)
+        arrive(f, 1);
+    ok(vl_queue_next_where(&q, count_and_refuse, &asked) == VL_NO_FLOW && asked == 100,
+       "a slot is free: each of 100 flows is asked (%d)", asked);
+    vl_queue_begin_now(&q, 0);
+    asked = 0;
+    ok(vl_queue_next_where(&q, count_and_refuse, &asked) == VL_NO_FLOW && asked <= 10,
+       "none is: a few (%d)", asked);
+    ok(!validate_queue(&q, 100), "the heap is as before");
+}
+
 static void long_requests_are_no_credit_of_others(void)
 {
     reset(8, 2, NULL);
@@ -503,6 +527,7 @@ static void long_requests_are_no_credit_of_others(void)
 int main(void)
 {
     srand(20261121);
+    few_flows_are_asked_without_a_free_slot();
     long_requests_are_no_credit_of_others();
     shares_are_equal();
     cost_is_shared_not_requests();
