@@ -96,9 +96,11 @@ cost_of() { # <site> <path>
 }
 
 # Compares what is charged to both sites with what the kernel counted (all), and the part of a with that
-# of what its pages use alone (part_a), permille.
+# of what its pages use alone (part_a), permille. Beside other tests the list of sessions is read so rarely
+# that short connections are missed, so the part has a close bound in the long form only.
 compare() { # <title> <path of a> <path of b> <cost of a> <cost of b> [<part of a may be off by>]
   local before a b n_a n_b expected all part_a off=${6:-350}
+  [[ ${VL_LONG:-0} != 0 ]] || off=650
   time_passes 2000
   before=$(server_us)
   a=$(charged a)

@@ -20,7 +20,7 @@
 /* Accounts of one user. */
 #define VOTES 4
 /* A user has an account after so many votes. One alone may be wrong, and would hold for long. */
-#define VOTES_LEAST 8
+#define VOTES_LEAST 2
 /* Votes count half when a user has so many. So an account that is given another user is found. */
 #define VOTES_MOST 32
 /* A user's votes are taken again once in so many lists. */
