@@ -331,8 +331,8 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     identify(bytes, (apr_size_t)n, result != VL_PEEK_MORE, &local_sa, &remote_sa, &peek,
              ret_found);
     /* Where it is not allowed, httpd answers the preface as a wrong request. */
-    ret_found->http2 = peek.http2 && ap_is_allowed_protocol(NULL, NULL, (server_rec *)ret_found->server,
-                                                               "h2c");
+    ret_found->http2 = peek.http2
+                       && ap_is_allowed_protocol(NULL, NULL, (server_rec *)ret_found->server, "h2c");
     return VL_CLASSIFY_ALL;
 }
 
