@@ -298,3 +298,30 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   [[ $output == *$'\nHTTP/1.1 '*$'\nTLS '*$'\nHTTP/2 '* ]]
   nothing_left
 }
+
+@test "check.sh: a file that fails runs once more alone, and the last failure decides" {
+  local tree=$BATS_TEST_TMPDIR/tree
+  mkdir -p "$tree/t/unit"
+  ln -s "$TOP/tools" "$tree/tools"
+  ln -s "$TOP/t/lib" "$tree/t/lib"
+  printf '#!/bin/sh\necho 1..1; echo "ok 1"\n' >"$tree/t/unit/good.t"
+  printf '#!/bin/sh\necho 1..1; if mkdir seen; then echo "not ok 1"; exit 1; fi; echo "ok 1"\n' >"$tree/t/unit/second.t"
+  chmod +x "$tree"/t/unit/*.t
+  cat >"$tree/run" <<'END'
+. tools/check.sh
+cd "$1"
+shift
+run_files "$(printf '%s\n' "$@")"
+END
+  cd "$TOP" || return
+  run bash "$tree/run" "$tree" t/unit/good.t t/unit/second.t
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *'FAILED: t/unit/second.t'*'passed alone: t/unit/second.t'* ]]
+  [[ ${lines[-2]} == Files=2,\ Tests=2,* && ${lines[-1]} == 'Result: PASS' ]]
+  sed -i 's/if mkdir seen/if :/' "$tree/t/unit/second.t"
+  run bash "$tree/run" "$tree" t/unit/good.t t/unit/second.t
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ ${lines[-1]} == 'Result: FAIL' ]]
+}

@@ -37,7 +37,8 @@ run_app() { # <name> <socket or port that it listens at> <command>...
   wait_until 20 listens "$2" || { cat "$HTTPD_ROOT/app/run/$1.out"; return 1; }
 }
 
-listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else ! port_free "$1"; fi; }
+# Connections of an earlier server that are in TIME_WAIT have its port too.
+listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else [[ $(ss -Hltn "sport = :$1") ]]; fi; }   # <socket or port>
 
 start_fpm() { # <name> <pool>=<address>...
   local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}

@@ -42,13 +42,22 @@ report_slowest() {
   awk '{ cpu += $2 } END { printf "  CPU time of all files: %d s\n", cpu }' .check/times.new
 }
 
-# Prints the output of each failed file without its passed tests.
-report_failed() {
+failed_files() {
   local status file rc
   for status in .check/files/*.status; do
     read -r file rc <"$status"
-    ((rc != 0)) || ! grep -q '^not ok' "${status%.status}.tap" || rc=1
-    ((rc == 0)) || { printf '\nFAILED: %s (status %s)\n' "$file" "$rc"; sed '/^ok /d; /^1\.\.[0-9]*$/d' "${status%.status}.tap"; }
+    ((rc == 0)) && ! grep -q '^not ok' "${status%.status}.tap" || echo "$file"
   done
+}
+
+# Prints the output of a failed file without its passed tests.
+report_file() { # <file> <its output>
+  printf '\nFAILED: %s\n' "$1"
+  sed '/^ok /d; /^1\.\.[0-9]*$/d' "$2"
+}
+
+report_failed() {
+  local file
+  while read -r file; do report_file "$file" ".check/files/${file//\//-}.tap"; done < <(failed_files)
   echo
 }
