@@ -50,7 +50,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   settles a running 0
   is "$(repeat 4 get a /burn | sort -u)" 200   # 50 ms of CPU time each, 3 permille of a minute
   settles a running 0
-  wait_until 20 status_at_least a cpu_us 180000   # the pages count the time of all threads
+  wait_until 20 status_at_least a cpu_us 120000   # the pages count the time of all threads
   at_least "$(status_of a charged_us)" "$(status_of a cpu_us)" "charged"
   at_least "$(status_of a cpu_minute_permille)" 2 "permille over a minute"
   at_most "$(status_of a cpu_minute_permille)" $((1000 * $(nproc))) "permille"
