@@ -128,7 +128,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     switch (ask) {
     case VL_ASK_NEW:
         if (head->heap.length || q->flows[account].waiting
-            || vl_segment_cell(shm, shm->self, account)->deferred)
+            || shm->cells[shm->self][account].deferred)
             return VL_NOT_BEFORE_OTHERS;
         if (!vl_admit_slot(q, account, 1))
             return VL_NO_SLOT;
@@ -224,7 +224,7 @@ static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                                apr_uint32_t granted)
 {
-    const cell_t *cell = vl_segment_cell(shm, c, account);
+    const cell_t *cell = &shm->cells[c][account];
 
     if (shm->head->acceptor == c + 1)
         return processes_of(shm, account);
@@ -233,7 +233,7 @@ static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t
 
 int vl_admit_thread(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int is_new)
 {
-    const cell_t *cell = vl_segment_cell(shm, c, account);
+    const cell_t *cell = &shm->cells[c][account];
     child_t *child = &shm->children[c];
     apr_uint32_t i, granted = 0, held, weight;
 

@@ -37,7 +37,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
     apr_uint32_t i, left = shm->queue.flows[account].waiting;
 
     for (i = 0; left && i < shm->head->columns; i++) {
-        apr_uint32_t c = nth_child(shm, i), waiting = vl_segment_cell(shm, c, account)->waiting;
+        apr_uint32_t c = nth_child(shm, i), waiting = shm->cells[c][account].waiting;
 
         left -= waiting;
         if (!waiting || !vl_admit_thread(shm, c, account, 0))
@@ -74,7 +74,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
     child_t *child = &shm->children[c];
-    cell_t *cell = vl_segment_cell(shm, c, account);
+    cell_t *cell = &shm->cells[c][account];
     apr_int64_t now_us = vl_clock_us();
     vl_ticket_t *ticket;
 
@@ -128,7 +128,7 @@ void vl_dispatch_take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child_t *child = &shm->children[shm->self];
 
     *ret_ticket = child->ring[child->ring_head];
-    vl_segment_cell(shm, shm->self, ret_ticket->account)->running++;
+    shm->cells[shm->self][ret_ticket->account].running++;
     child->ring_head = (child->ring_head + 1) % RING_SIZE;
     __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
@@ -217,9 +217,9 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (shm->queue.flows[account].waiting
-        < vl_segment_limits(shm, account)->queue) {
+        < shm->queue.flows[account].limits.queue) {
         for (c = 0; c < shm->head->columns; c++) {
-            const cell_t *cell = vl_segment_cell(shm, c, account);
+            const cell_t *cell = &shm->cells[c][account];
 
             if (c != shm->self && cell->deferred
                 && (found == NO_CHILD || !cell->waiting))
@@ -253,7 +253,7 @@ static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
 {
     child_t *child = &shm->children[c];
     vl_ticket_t ticket = *vl_segment_ticket(child, child->ring_len - 1);
-    cell_t *cell = vl_segment_cell(shm, c, ticket.account);
+    cell_t *cell = &shm->cells[c][ticket.account];
 
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);

@@ -62,7 +62,7 @@ static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uin
 
 static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
 {
-    cell_t *cell = vl_segment_cell(shm, c, account);
+    cell_t *cell = &shm->cells[c][account];
     child_t *child = &shm->children[c];
 
     cell->running += (apr_uint32_t)by;
@@ -74,7 +74,7 @@ static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream
 /* Counts a thread that the account occupies without a slot (vl_slot.h). */
 static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
 {
-    vl_segment_cell(shm, c, account)->occupied += (apr_uint32_t)by;
+    shm->cells[c][account].occupied += (apr_uint32_t)by;
     shm->children[c].occupied += (apr_uint32_t)by;
     shm->accounts[account].occupied += (apr_uint32_t)by;
 }

@@ -23,7 +23,7 @@ apr_uint32_t vl_fleet_generation(const vl_shm_t *shm)
 static int takes_part(const vl_shm_t *shm, apr_uint32_t a)
 {
     return shm->accounts[a].generation == shm->head->generation
-           && vl_segment_limits(shm, a)->mode == VL_MODE_ON;
+           && shm->queue.flows[a].limits.mode == VL_MODE_ON;
 }
 
 static int is_recent(apr_int64_t interval, apr_int64_t now_us)
@@ -98,7 +98,7 @@ apr_size_t vl_fleet_read(vl_shm_t *shm, int all, apr_uint32_t *account,
 
 static void lease_locked(vl_shm_t *shm, const vl_fleet_lease_t *lease)
 {
-    const vl_limits_t *limits = vl_segment_limits(shm, lease->account);
+    const vl_limits_t *limits = &shm->queue.flows[lease->account].limits;
     vl_part_t part = lease->part;
 
     if (part.weight_milli > limits->weight * 1000)

@@ -326,7 +326,7 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
 
     a->generation = shm->accounts[site].generation;
     a->override = shm->accounts[site].override;
-    vl_queue_limit(&shm->queue, account, vl_segment_limits(shm, site));
+    vl_queue_limit(&shm->queue, account, &shm->queue.flows[site].limits);
     vl_queue_lease(&shm->queue, account, &shm->queue.flows[site].part);
     if (!shm->accounts[site].has_classes && !a->has_classes)
         return;

@@ -302,7 +302,7 @@ static vl_waiting_t *mine(const vl_shm_t *shm, apr_uint32_t account)
 
     if (shm->self == NO_CHILD)
         return NULL;
-    mine = vl_segment_waiting(shm, shm->self, account);
+    mine = &shm->waiting[shm->self][account];
     if (mine->pid != shm->children[shm->self].pid) {
         memset(mine, 0, sizeof(*mine));
         mine->pid = shm->children[shm->self].pid;
@@ -322,8 +322,8 @@ static apr_uint32_t columns_with_waiters(const vl_shm_t *shm, apr_uint32_t accou
 static const vl_waiting_t *waiting_in(const vl_shm_t *shm, apr_uint32_t child,
                                       apr_uint32_t account)
 {
-    const cell_t *cell = vl_segment_cell(shm, child, account);
-    const vl_waiting_t *waiting = vl_segment_waiting(shm, child, account);
+    const cell_t *cell = &shm->cells[child][account];
+    const vl_waiting_t *waiting = &shm->waiting[child][account];
 
     /* The cell is read first: it saves touching the memory behind `waiting`. */
     if (!GET(cell->waiting) && !GET(cell->deferred))
@@ -419,7 +419,7 @@ static vl_candidate_t told_by(const vl_shm_t *shm, apr_uint32_t account, const v
 void vl_inside_candidate(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t child,
                          vl_candidate_t *ret_candidate)
 {
-    const vl_first_t *first = &vl_segment_cell(shm, child, account)->first;
+    const vl_first_t *first = &shm->cells[child][account].first;
     apr_uint64_t told = GET(first->tag);
 
     *ret_candidate = told_by(shm, account, first);
@@ -428,7 +428,7 @@ void vl_inside_candidate(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t
      * one of them may be first now, with a tag that is not earlier than that of the first was
      * then. */
     if (VL_FAIR_AFTER(told, ret_candidate->client_tag) < 0
-        && GET(vl_segment_waiting(shm, child, account)->clients) > 1)
+        && GET(shm->waiting[child][account].clients) > 1)
         ret_candidate->client_tag = told;
 }
 
@@ -455,7 +455,7 @@ int vl_inside_is_before(const vl_candidate_t *a, const vl_candidate_t *b)
 void vl_inside_granted(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t child,
                        apr_uint32_t charged_us)
 {
-    vl_first_t *first = &vl_segment_cell(shm, child, account)->first;
+    vl_first_t *first = &shm->cells[child][account].first;
 
     if (GET(first->key)) {
         apr_uint64_t tag = told_by(shm, account, first).client_tag
@@ -843,7 +843,7 @@ static void tell_first(vl_queues_t *q, apr_uint32_t account)
     if (!waiter || q->shm->self == NO_CHILD)
         return;
     client = waiter->client_queue;
-    first = &vl_segment_cell(q->shm, q->shm->self, account)->first;
+    first = &q->shm->cells[q->shm->self][account].first;
     SET(first->key, client->id.key);
     SET(first->joined, client->joined);
     SET(first->tag, client->fair.tag);

@@ -81,7 +81,7 @@ static void fill_event_locked(const vl_shm_t *shm, apr_uint32_t account,
 
     apr_cpystrn(event->name, a->name, VL_NAME_SIZE);
     event->what = what;
-    event->limits = *vl_segment_limits(shm, account);
+    event->limits = shm->queue.flows[account].limits;
     event->metrics = a->metrics;
     event->metrics.running = shm->queue.flows[account].running;
     event->metrics.waiting = shm->queue.flows[account].waiting;

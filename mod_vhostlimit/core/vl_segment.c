@@ -45,7 +45,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     if (!child->pid)
         return;                     /* its cells are empty, and may be many */
     for (i = 0; i < vl_segment_count(shm); i++) {
-        const cell_t *cell = vl_segment_cell(shm, c, a = vl_segment_account(shm, i));
+        const cell_t *cell = &shm->cells[c][a = vl_segment_account(shm, i)];
 
         q->flows[a].running += cell->running;
         q->flows[a].waiting += cell->waiting;
@@ -102,7 +102,7 @@ static void sum_up_locked(vl_shm_t *shm)
         a = vl_segment_account(shm, i);
         q->head->running += q->flows[a].running;
         waiting += q->flows[a].waiting;
-        vl_queue_limit(q, a, vl_segment_limits(shm, a));
+        vl_queue_limit(q, a, &shm->queue.flows[a].limits);
     }
     __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);

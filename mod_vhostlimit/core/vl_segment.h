@@ -176,11 +176,11 @@ struct vl_shm_t {
     account_t *accounts;
     vl_queue_t queue;               /* pointers into the segment */
     child_t *children;
-    cell_t *cells;
+    cell_t **cells;                 /* [child][account] */
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
     vl_sampler_state_t *sampler; /* see vl_duty.h */
-    vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
+    vl_waiting_t **waiting;         /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
                                      * connection (vl_relay.c) */
     apr_int64_t *accepting_us;      /* when each child last said that it takes new connections, us;
@@ -225,30 +225,11 @@ static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)
     return &child->ring[(child->ring_head + i) % RING_SIZE];
 }
 
-static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
-                                  apr_uint32_t account)
-{
-    return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
-}
-
-static inline vl_waiting_t *vl_segment_waiting(const vl_shm_t *shm, apr_uint32_t child,
-                                               apr_uint32_t account)
-{
-    return &shm->waiting[(apr_size_t)child * shm->head->capacity + account];
-}
-
 /* See vl_hosts_identity(). */
 static inline apr_uint32_t vl_segment_identity(const vl_shm_t *shm, apr_uint32_t account)
 {
     return account < shm->head->sites ? account
            : __atomic_load_n(&shm->host[account - shm->head->sites].serial, __ATOMIC_RELAXED);
-}
-
-/* Returns the current limits of the account. vl_queue_limit() changes them. */
-static inline const vl_limits_t *vl_segment_limits(const vl_shm_t *shm,
-                                                   apr_uint32_t account)
-{
-    return &shm->queue.flows[account].limits;
 }
 
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do

@@ -54,7 +54,9 @@ static apr_uint32_t buckets_for(apr_uint32_t hosts)
 static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint32_t hosts,
                           apr_size_t children)
 {
-    apr_size_t offset = 0, accounts = sites + hosts;
+    apr_size_t offset = 0, accounts = sites + hosts, c;
+    vl_waiting_t *waiting;
+    cell_t *cells;
     void *heap;
 
     shm->head = carve(base, &offset, sizeof(head_t));
@@ -62,11 +64,11 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
     heap = carve(base, &offset, sizeof(vl_fair_t *) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
-    shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
+    cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     shm->sampler = carve(base, &offset, sizeof(vl_sampler_state_t));
-    shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
+    waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
     shm->accepting_us = carve(base, &offset, sizeof(apr_int64_t) * children);
     shm->tasks = carve(base, &offset, sizeof(task_t) * VL_TASKS_MAX * children);
@@ -77,6 +79,12 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     if (base) {
         shm->queue.head = &shm->head->queue;
         shm->queue.head->heap.at = heap;
+        shm->cells = apr_palloc(shm->pool, sizeof(*shm->cells) * children);
+        shm->waiting = apr_palloc(shm->pool, sizeof(*shm->waiting) * children);
+        for (c = 0; c < children; c++) {
+            shm->cells[c] = cells + c * accounts;
+            shm->waiting[c] = waiting + c * accounts;
+        }
     }
     return offset;
 }
@@ -278,7 +286,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     vl_override_change(override, change);
-    limits = vl_override_limits(vl_segment_limits(shm, account)->mode, &override->now);
+    limits = vl_override_limits(shm->queue.flows[account].limits.mode, &override->now);
     limit_leased_weight(&shm->queue.flows[account].part, override);
     vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
@@ -334,7 +342,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 {
     const account_t *a = &shm->accounts[account];
 
-    ret->limits = *vl_segment_limits(shm, account);
+    ret->limits = shm->queue.flows[account].limits;
     ret->override = a->override;
     ret->part = shm->queue.flows[account].part;
     ret->metrics = a->metrics;

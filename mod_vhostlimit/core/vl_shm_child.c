@@ -61,7 +61,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     for (i = 0; i < dead->ring_len; i++)
         vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
     for (i = 0; i < vl_segment_count(shm); i++) {
-        cell_t *cell = vl_segment_cell(shm, child, a = vl_segment_account(shm, i));
+        cell_t *cell = &shm->cells[child][a = vl_segment_account(shm, i)];
 
         if (cell->running)
             vl_queue_forget(&shm->queue, a, cell->running);

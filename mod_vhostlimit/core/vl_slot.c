@@ -8,7 +8,7 @@
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    cell_t *cell = &shm->cells[shm->self][account];
     child_t *child = &shm->children[shm->self];
 
     ticket->account = account;
@@ -24,7 +24,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, ticket->account);
+    cell_t *cell = &shm->cells[shm->self][ticket->account];
     child_t *child = &shm->children[shm->self];
 
     cell->running--;
@@ -45,7 +45,7 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    cell_t *cell = &shm->cells[shm->self][account];
 
     /* The child tells the rest when it has queued the waiter (vl_inside.h). */
     if (!cell->waiting)
@@ -60,11 +60,11 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t left = shm->accounts[account].deferred
-                        - vl_segment_cell(shm, shm->self, account)->deferred;
+                        - shm->cells[shm->self][account].deferred;
     apr_uint32_t c, n = 0;
 
     for (c = 0; left && c < shm->head->columns; c++) {
-        const cell_t *cell = vl_segment_cell(shm, c, account);
+        const cell_t *cell = &shm->cells[c][account];
 
         if (c == shm->self)
             continue;
@@ -78,8 +78,8 @@ static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_
  * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
-    const cell_t *cell = vl_segment_cell(shm, shm->self, account);
-    apr_uint64_t limit = vl_segment_limits(shm, account)->queue;
+    const cell_t *cell = &shm->cells[shm->self][account];
+    apr_uint64_t limit = shm->queue.flows[account].limits.queue;
     apr_uint64_t waiting = shm->queue.flows[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
                        + (apr_uint64_t)more;
@@ -106,8 +106,8 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
     }
     if (how == VL_WAIT_AGAIN
         || (how == VL_WAIT ? shm->queue.flows[account].waiting
-                             < vl_segment_limits(shm, account)->queue
-                           : !vl_segment_cell(shm, shm->self, account)->deferred
+                             < shm->queue.flows[account].limits.queue
+                           : !shm->cells[shm->self][account].deferred
                              && fits_in_queue_locked(shm, account, 1))) {
         arrive_locked(shm, account, since_us);
         rv = how == VL_WAIT_ASK ? APR_EINPROGRESS : APR_SUCCESS;
@@ -115,7 +115,7 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
     else {
         rv = APR_EAGAIN;
         if (how != VL_WAIT) {
-            vl_segment_cell(shm, shm->self, account)->deferred++;
+            shm->cells[shm->self][account].deferred++;
             __atomic_store_n(&shm->accounts[account].deferred,
                              shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
         }
@@ -126,7 +126,7 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
 
 static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
 {
-    vl_segment_cell(shm, shm->self, account)->deferred--;
+    shm->cells[shm->self][account].deferred--;
     __atomic_store_n(&shm->accounts[account].deferred,
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
@@ -138,7 +138,7 @@ void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account)
 
     /* Dispatching may make the next places free. */
     while (n && vl_slot_deferred_here(shm, account) && vl_segment_lock_child(shm) == APR_SUCCESS) {
-        cell = vl_segment_cell(shm, shm->self, account);
+        cell = &shm->cells[shm->self][account];
         for (n = 0; cell->deferred && fits_in_queue_locked(shm, account, 0); n++) {
             undefer_locked(shm, account);
             arrive_locked(shm, account, cell->first.since_us);
@@ -166,7 +166,7 @@ apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
+    return shm->self == NO_CHILD ? 0 : shm->cells[shm->self][account].deferred;
 }
 
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
@@ -176,7 +176,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 
     if (rv != APR_SUCCESS)
         return rv;
-    cell = vl_segment_cell(shm, shm->self, account);
+    cell = &shm->cells[shm->self][account];
     if (cell->deferred)
         undefer_locked(shm, account);
     else if (cell->waiting) {
@@ -288,7 +288,7 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     account_t *a = &shm->accounts[account];
-    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    const vl_limits_t *limits = &shm->queue.flows[account].limits;
     const vl_queue_head_t *q = shm->queue.head;
     int waits;
     vl_decision_t decision = vl_admit_dryrun(limits,
@@ -468,7 +468,7 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 
 static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    vl_segment_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->cells[shm->self][account].occupied += (apr_uint32_t)by;
     shm->children[shm->self].occupied += (apr_uint32_t)by;
     shm->accounts[account].occupied += (apr_uint32_t)by;
 }
@@ -485,7 +485,7 @@ void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
  * to such accounts, because a queue limit of 0 says that nothing waits. */
 static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    const vl_limits_t *limits = &shm->queue.flows[account].limits;
 
     return limits->mode == VL_MODE_ON && limits->queue;
 }
@@ -519,26 +519,22 @@ void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     ticket->stream = 1;
-    vl_segment_cell(shm, shm->self, ticket->account)->streams++;
+    shm->cells[shm->self][ticket->account].streams++;
     shm->children[shm->self].streams++;
     vl_segment_unlock(shm);
 }
 
-/* Only this child changes these counts. */
-static void count_here(vl_shm_t *shm, apr_uint32_t *count, int by)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(count, *count + (apr_uint32_t)by, __ATOMIC_RELAXED);
-}
-
+/* Only this child changes these two counts. */
 void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    count_here(shm, &vl_segment_cell(shm, shm->self, account)->thread_waiters, by);
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->cells[shm->self][account].thread_waiters, by, __ATOMIC_RELAXED);
 }
 
 void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    count_here(shm, &vl_segment_cell(shm, shm->self, account)->parked, by);
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->cells[shm->self][account].parked, by, __ATOMIC_RELAXED);
 }
 
 static apr_uint32_t load(const apr_uint32_t *count)
@@ -644,7 +640,7 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
+    return __atomic_load_n(&shm->queue.flows[account].limits.queue,
                            __ATOMIC_RELAXED);
 }
 

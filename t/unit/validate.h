@@ -59,11 +59,11 @@ static inline const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_
 
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
-        running += vl_segment_cell(shm, c, a)->running;
-        waiting += vl_segment_cell(shm, c, a)->waiting
-                   + vl_segment_cell(shm, c, a)->deferred;
-        occupied += vl_segment_cell(shm, c, a)->occupied;
-        streams += vl_segment_cell(shm, c, a)->streams;
+        running += shm->cells[c][a].running;
+        waiting += shm->cells[c][a].waiting
+                   + shm->cells[c][a].deferred;
+        occupied += shm->cells[c][a].occupied;
+        streams += shm->cells[c][a].streams;
     }
     if (occupied != child->occupied || streams != child->streams)
         return "a child's occupied and streams are sums of its cells";
@@ -83,10 +83,10 @@ static inline const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
 
-        running += vl_segment_cell(shm, c, a)->running;
-        waiting += vl_segment_cell(shm, c, a)->waiting;
-        occupied += vl_segment_cell(shm, c, a)->occupied;
-        deferred += vl_segment_cell(shm, c, a)->deferred;
+        running += shm->cells[c][a].running;
+        waiting += shm->cells[c][a].waiting;
+        occupied += shm->cells[c][a].occupied;
+        deferred += shm->cells[c][a].deferred;
         for (i = 0; i < child->ring_len; i++)
             running += vl_segment_ticket(child, i)->account == a;
     }

@@ -323,7 +323,7 @@ static vl_queues_t *new_site(void)
         for (b = 0; b < VL_BANDS; b++)
             inner->classes[c].band[b].tag = inner->classes[c].band[b].vtime = begin_at;
     }
-    memset(vl_segment_waiting(shm, 0, MINE), 0, sizeof(vl_waiting_t));
+    memset(&shm->waiting[0][MINE], 0, sizeof(vl_waiting_t));
     memset(shm->clients, 0, sizeof(*shm->clients));
     vl_clients_init(shm->clients);
     crowd_size = 0;
@@ -333,7 +333,7 @@ static vl_queues_t *new_site(void)
 static void one_client_with_many_requests_delays_no_other(void)
 {
     vl_queues_t *w = new_site();
-    const vl_waiting_t *told = vl_segment_waiting(shm, 0, MINE);
+    const vl_waiting_t *told = &shm->waiting[0][MINE];
     int i, visitor_waits = 0, longest = 0, visits = 0;
 
     for (i = 0; i < 1000; i++)
@@ -508,7 +508,7 @@ static void a_pause_of_a_moment_costs_nothing(void)
 static void the_first_is_told_with_its_own_arrival(void)
 {
     vl_queues_t *w = new_site();
-    const vl_first_t *first = &vl_segment_cell(shm, 0, MINE)->first;
+    const vl_first_t *first = &shm->cells[0][MINE].first;
     vl_waiter_t *next;
 
     queue_of(w, 1, 0, VL_BAND_STRANGERS);

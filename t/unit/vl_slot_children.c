@@ -138,7 +138,7 @@ static void no_queue_stalls(void)
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the running child is preferred");
-    vl_segment_cell(shm, 1, a)->first.since_us -= 1000000;
+    shm->cells[1][a].first.since_us -= 1000000;
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
@@ -152,7 +152,7 @@ static void no_queue_stalls(void)
 /* Tells the others that a waiter of the client arrived now. */
 static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id_t *client)
 {
-    vl_segment_cell(child, child->self, account)->first
+    child->cells[child->self][account].first
         = (vl_first_t){ .key = client->key, .since_us = vl_clock_us() };
 }
 
@@ -210,7 +210,7 @@ static void a_charged_client_hides_no_other(void)
     shm->inner[a].backlog_us = vl_clock_us();
     vl_inside_charge(shm, a, &visitor, 20000, 1);
     vl_inside_charge(shm, a, &flood, 100000, 1);
-    vl_segment_waiting(shm, two.self, a)->clients = 2;
+    shm->waiting[two.self][a].clients = 2;
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "another client that waits in the child may be first then");

@@ -296,8 +296,8 @@ static void dead_children_leave_no_threads(void)
     enter(shm, a, &ticket);
     vl_slot_is_stream(shm, &ticket);
     vl_shm_parent_reclaim(shm, getpid());
-    ok(is_empty(shm) && !vl_segment_cell(shm, 0, a)->occupied
-       && !vl_segment_cell(shm, 0, a)->streams, "a dead child has none");
+    ok(is_empty(shm) && !shm->cells[0][a].occupied
+       && !shm->cells[0][a].streams, "a dead child has none");
 }
 
 int main(void)

@@ -267,8 +267,8 @@ static void this_child(void)
 /* Another child tells what it has. */
 static void another_child(void)
 {
-    vl_waiting_t *waiting = vl_segment_waiting(shm, OTHER, a);
-    cell_t *cell = vl_segment_cell(shm, OTHER, a);
+    vl_waiting_t *waiting = &shm->waiting[OTHER][a];
+    cell_t *cell = &shm->cells[OTHER][a];
 
     shm->children[OTHER].pid = waiting->pid = 1;
     shm->head->columns = OTHER + 1;
@@ -289,7 +289,7 @@ static void another_child(void)
 
 static void a_new_child(void)
 {
-    vl_waiting_t *mine = vl_segment_waiting(shm, 0, a);
+    vl_waiting_t *mine = &shm->waiting[0][a];
 
     leave(1);
     mine->pid = 2;
