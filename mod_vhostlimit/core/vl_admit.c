@@ -73,7 +73,7 @@ static int is_owed(const vl_queue_t *q, const vl_flow_t *f, const vl_standing_t 
 
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
 {
-    const vl_standing_t s = vl_queue_standing(q, account);
+    const vl_standing_t s = vl_fair_standing(q, account);
     const vl_queue_head_t *head = q->head;
     const vl_flow_t *f = &q->flows[account];
     apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s.duty;
@@ -123,7 +123,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     const vl_queue_head_t *head = q->head;
     int limited = ask == VL_ASK_NEW || ask == VL_ASK_LEASE || ask == VL_ASK_FORCED;
 
-    if (limited && !vl_queue_is_within_bounds(q, account))
+    if (limited && !vl_fair_is_within_bounds(q, account))
         return VL_NOT_BY_LIMITS;
     switch (ask) {
     case VL_ASK_NEW:
@@ -144,7 +144,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     case VL_ASK_ERROR_PAGE:
         if (head->heap.length)
             return VL_NOT_BEFORE_OTHERS;
-        return vl_queue_free(q) ? VL_ADMITTED : VL_NO_SLOT;
+        return vl_fair_free(q) ? VL_ADMITTED : VL_NO_SLOT;
     case VL_ASK_CALL:
         break;
     }
@@ -240,7 +240,7 @@ int vl_admit_thread(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, i
     for (i = 0; i < child->ring_len; i++)
         granted += vl_segment_ticket(child, i)->account == account;
     held = threads_of(shm, c, account, granted);
-    weight = vl_queue_standing(&shm->queue, account).weight;
+    weight = vl_fair_standing(&shm->queue, account).weight;
     if (may_take(&shm->queue, account, weight, held,
                  left_growing(shm, c, vl_admit_left(shm, c))))
         return 1;
@@ -271,7 +271,7 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 
 int vl_admit_process(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return may_take(&shm->queue, account, vl_queue_standing(&shm->queue, account).weight,
+    return may_take(&shm->queue, account, vl_fair_standing(&shm->queue, account).weight,
                     processes_of(shm, account), with_growth(shm, processes_free(shm), 1));
 }
 
@@ -292,7 +292,7 @@ int vl_admit_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
                           vl_admit_busy(shm, shm->self) - child->ring_len);
     }
     return held > 1 && !may_take(&shm->queue, account,
-                                 vl_queue_standing(&shm->queue, account).weight, held - 1,
+                                 vl_fair_standing(&shm->queue, account).weight, held - 1,
                                  with_growth(shm, left, child->threads));
 }
 

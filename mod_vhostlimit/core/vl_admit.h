@@ -9,7 +9,7 @@
  *
  *                        | own limits | none waits | slot      | thread
  *   VL_ASK_NEW           | yes        | yes        | yes       | for a new connection
- *   VL_ASK_FIRST, _LATER | (in the queue: vl_queue.h)  | yes   | vl_admit_thread()
+ *   VL_ASK_FIRST, _LATER | (in the queue: vl_fair.h)  | yes   | vl_admit_thread()
  *   VL_ASK_LEASE         | yes        | -          | twice the number, while others wait | -
  *   VL_ASK_FORCED        | yes        | -          | -         | -
  *   VL_ASK_ERROR_PAGE    | -          | yes        | one free  | -
@@ -28,7 +28,7 @@
  * This file owns no state. Lock: the segment lock, unless a comment says otherwise. Called by
  * the dispatcher and by vl_slot.c. `child` is a column of the segment. */
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_shm.h"
 
 typedef struct vl_decision_t {

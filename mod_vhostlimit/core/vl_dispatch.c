@@ -42,9 +42,9 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         left -= waiting;
         if (!waiting || !vl_admit_thread(shm, c, account, 0))
             continue;
-        vl_inside_candidate(shm, account, c, &next);
+        vl_fair_candidate(shm, account, c, &next);
         next.since_us -= c == shm->self ? REMOTE_PENALTY_US : 0;
-        if (best.child == NO_CHILD || vl_inside_is_before(&next, &best))
+        if (best.child == NO_CHILD || vl_fair_is_before(&next, &best))
             best = next;
     }
     return best.child;
@@ -80,10 +80,10 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
 
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
-    ticket->charged = vl_queue_begin(&shm->queue, account);
+    ticket->charged = vl_fair_begin(&shm->queue, account);
     ticket->stream = ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
-    vl_inside_granted(shm, account, c, ticket->charged);
+    vl_fair_granted(shm, account, c, ticket->charged);
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, now_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
@@ -104,7 +104,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
-           && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
+           && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
               != VL_NO_FLOW) {
         grant(shm, choice.child, account, wakes);
         choice.is_passed_over = 0;
@@ -258,8 +258,8 @@ static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
     child->running--;
-    vl_queue_cancel(&shm->queue, ticket.account, ticket.charged);
-    vl_queue_arrive(&shm->queue, ticket.account);
+    vl_fair_cancel(&shm->queue, ticket.account, ticket.charged);
+    vl_fair_arrive(&shm->queue, ticket.account);
 }
 
 static void revoke_stalled(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)

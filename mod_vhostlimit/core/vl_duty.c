@@ -147,7 +147,7 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
         return;
     shm->head->queue.duty = average;
     for (i = 0; i < n; i++) {
-        vl_queue_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
+        vl_fair_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
                           duties[i].idle);
         shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
     }

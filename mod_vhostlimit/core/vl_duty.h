@@ -112,7 +112,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data);
 /* What the sampler knows of one account. */
 typedef struct vl_duty_t {
     apr_uint32_t account;
-    apr_uint32_t duty;              /* see vl_queue_set_duty() */
+    apr_uint32_t duty;              /* see vl_fair_set_duty() */
     apr_uint32_t asleep, idle;
     apr_uint32_t database_waits;    /* its requests that wait for a database */
 } vl_duty_t;

@@ -88,7 +88,7 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
 
     if (!(word & TASK_LISTED))
         return;
-    task->charged = vl_queue_begin_now(&shm->queue, account);
+    task->charged = vl_fair_begin_now(&shm->queue, account);
     hold(shm, c, account, stream, 1);
     if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
                                     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -96,7 +96,7 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
         return;
     }
     hold(shm, c, account, stream, -1);
-    vl_queue_cancel(&shm->queue, account, task->charged);
+    vl_fair_cancel(&shm->queue, account, task->charged);
 }
 
 static void adopt_child_locked(vl_shm_t *shm, apr_uint32_t c)
@@ -172,8 +172,8 @@ static int site_engages_locked(const vl_shm_t *shm, apr_uint32_t all)
 
         if (!flow->running && !flow->waiting)
             continue;
-        most = vl_queue_limits(&shm->queue, account).concurrency;
-        if ((most && flow->running >= most) || vl_queue_is_capped(&shm->queue, account)
+        most = vl_fair_limits(&shm->queue, account).concurrency;
+        if ((most && flow->running >= most) || vl_fair_is_capped(&shm->queue, account)
             || (all && !is_even(shm, flow, flow->running + flow->waiting, all, active)))
             return 1;
     }
@@ -308,7 +308,7 @@ int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
     most = flow ? most_of(flow) : 0;
     n = flow ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
     if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED),
-                       flow ? vl_queue_duty(&shm->queue, account_1 - 1) : 1000, flow, n)) {
+                       flow ? vl_fair_duty(&shm->queue, account_1 - 1) : 1000, flow, n)) {
         engage(shm, VL_ENGAGED_SLOTS);
         return 0;
     }
@@ -360,7 +360,7 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
         __atomic_add_fetch(&state->sites, 1, __ATOMIC_RELAXED);
     load = __atomic_fetch_add(&state->load, duty, __ATOMIC_RELAXED);
     *ret_why = VL_ENGAGED_LIMIT;
-    if ((flow->limits.cpu || flow->part.cpu_permille) && vl_queue_is_capped(&shm->queue, account))
+    if ((flow->limits.cpu || flow->part.cpu_permille) && vl_fair_is_capped(&shm->queue, account))
         return 1;
     if (most && n + flow->running >= most) {
         if (n + flow->running > most)
@@ -385,7 +385,7 @@ int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
     if (!vl_engage_is_dormant(shm) || shm->self == NO_CHILD || i >= VL_TASKS_MAX)
         return 0;
     child = &shm->children[shm->self];
-    duty = vl_queue_duty(&shm->queue, account);
+    duty = vl_fair_duty(&shm->queue, account);
     if (crosses(shm, child, account, duty, stream, &why)) {
         uncount(shm, child, account, duty, stream);
         engage(shm, why);
@@ -440,7 +440,7 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         hold(shm, c, account, stream, -1);
         occupy(shm, c, account, !stream);
-        vl_queue_cancel(&shm->queue, account, task->charged);
+        vl_fair_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);
 }
@@ -456,8 +456,8 @@ void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    charged = vl_queue_begin_now(&shm->queue, account);
-    vl_queue_end(&shm->queue, account, charged,
+    charged = vl_fair_begin_now(&shm->queue, account);
+    vl_fair_end(&shm->queue, account, charged,
                  vl_charge_end_locked(shm, account, &cost));
     vl_charge_part_locked(shm, account, rest_us);
     shm->accounts[account].metrics.cpu_us += rest_us;

@@ -49,7 +49,7 @@ static void read_locked(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us,
     ret->account = a;
     ret->limits = flow->limits;
     ret->charged_us = account->metrics.charged_us;
-    ret->backlog_us = vl_queue_backlog(&shm->queue, a, now_us);
+    ret->backlog_us = vl_fair_backlog(&shm->queue, a, now_us);
     ret->requests = flow->running + flow->waiting + account->deferred + account->listed;
     ret->has_hosts = account->has_hosts;
     ret->is_active = is_active(shm, a, now_us);
@@ -105,7 +105,7 @@ static void lease_locked(vl_shm_t *shm, const vl_fleet_lease_t *lease)
         part.weight_milli = limits->weight * 1000;
     if (shm->accounts[lease->account].override.keys & VL_KEY_BIT(VL_KEY_weight))
         part.weight_milli = 0;
-    vl_queue_lease(&shm->queue, lease->account, &part);
+    vl_fair_lease(&shm->queue, lease->account, &part);
 }
 
 static apr_status_t lease_batch(vl_shm_t *shm, const vl_fleet_lease_t leases[], apr_size_t n)
@@ -156,7 +156,7 @@ static void end_batch(vl_shm_t *shm, apr_uint32_t first)
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     for (a = first; a < shm->head->used && a < first + BATCH; a++)
-        vl_queue_lease(&shm->queue, a, &none);
+        vl_fair_lease(&shm->queue, a, &none);
     vl_segment_unlock(shm);
 }
 

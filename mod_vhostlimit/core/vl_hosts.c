@@ -192,7 +192,7 @@ static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
     apr_int64_t little = VL_FAIR_ADVANCE(VL_REFUND_US, flow->limits.weight);
 
     return VL_FAIR_AFTER(flow->fair.tag, shm->queue.head->vtime) <= little
-           && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
+           && (!vl_fair_is_capped(&shm->queue, account) || flow->credit_us > 0);
 }
 
 /* is_full: there is no other entry for the new name. Requires the segment lock. */
@@ -326,14 +326,14 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
 
     a->generation = shm->accounts[site].generation;
     a->override = shm->accounts[site].override;
-    vl_queue_limit(&shm->queue, account, &shm->queue.flows[site].limits);
-    vl_queue_lease(&shm->queue, account, &shm->queue.flows[site].part);
+    vl_fair_limit(&shm->queue, account, &shm->queue.flows[site].limits);
+    vl_fair_lease(&shm->queue, account, &shm->queue.flows[site].part);
     if (!shm->accounts[site].has_classes && !a->has_classes)
         return;
     a->has_classes = shm->accounts[site].has_classes;
     for (i = 0; i < VL_CLASSES_MAX; i++)
         weights[i] = inner->classes[i].weight;
-    vl_inside_configure(&shm->inner[account], weights, inner->known_share);
+    vl_fair_configure(&shm->inner[account], weights, inner->known_share);
 }
 
 /* Gives the entry to the name. Requires the segment lock. */
@@ -430,7 +430,7 @@ void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
             || !__atomic_load_n(&shm->host[entry].key, __ATOMIC_ACQUIRE))
             continue;
         ret_sum->charged_us += shm->accounts[account].metrics.charged_us;
-        ret_sum->backlog_us += vl_queue_backlog(&shm->queue, account, now_us);
+        ret_sum->backlog_us += vl_fair_backlog(&shm->queue, account, now_us);
         if (ret_sum->newest < shm->accounts[account].rate.newest)
             ret_sum->newest = shm->accounts[account].rate.newest;
         ret_sum->requests += flow->running + flow->waiting + shm->accounts[account].deferred
@@ -476,7 +476,7 @@ void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site)
     do {
         if (vl_segment_lock(shm) != APR_SUCCESS)
             return;
-        if (vl_queue_is_capped(&shm->queue, site))
+        if (vl_fair_is_capped(&shm->queue, site))
             shm->hosts->capped = 1;
         for (end += BATCH; entry < end && entry < shm->hosts->used; entry++) {
             if (shm->host[entry].key && shm->host[entry].site == site)

@@ -102,7 +102,7 @@ static void sum_up_locked(vl_shm_t *shm)
         a = vl_segment_account(shm, i);
         q->head->running += q->flows[a].running;
         waiting += q->flows[a].waiting;
-        vl_queue_limit(q, a, &shm->queue.flows[a].limits);
+        vl_fair_limit(q, a, &shm->queue.flows[a].limits);
     }
     __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);

@@ -52,9 +52,8 @@
 #include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
-#include "core/vl_inside.h"
 #include "core/vl_limited.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_shm.h"
 
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
@@ -70,7 +69,7 @@ typedef struct account_t {
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
     int is_unconfined;              /* its owner has switched its sandbox off; atomic */
-    int has_classes;                /* its shares are configured (vl_inside_configure()) */
+    int has_classes;                /* its shares are configured (vl_fair_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;

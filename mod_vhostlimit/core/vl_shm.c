@@ -197,7 +197,7 @@ static account_t *account_reuse_locked(vl_shm_t *shm)
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
             memset(&shm->inner[shm->reuse_from], 0, sizeof(vl_inner_t));
-            vl_clients_forget(shm->clients, shm->reuse_from);
+            vl_fair_forget_clients(shm->clients, shm->reuse_from);
             return account;
         }
     }
@@ -240,7 +240,7 @@ static void configure_locked(vl_shm_t *shm, account_t *account,
     account->generation = generation;
     vl_override_configure(&account->override, configured);
     limits = vl_override_limits(mode, &account->override.now);
-    vl_queue_limit(&shm->queue, number, &limits);
+    vl_fair_limit(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
@@ -288,7 +288,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     vl_override_change(override, change);
     limits = vl_override_limits(shm->queue.flows[account].limits.mode, &override->now);
     limit_leased_weight(&shm->queue.flows[account].part, override);
-    vl_queue_limit(&shm->queue, account, &limits);
+    vl_fair_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
     vl_dispatch(shm);
@@ -416,7 +416,7 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
     if (!weights && !shm->accounts[account].has_classes)
         return;
     shm->accounts[account].has_classes = weights != NULL;
-    vl_inside_configure(&shm->inner[account], weights ? weights : none, known_share);
+    vl_fair_configure(&shm->inner[account], weights ? weights : none, known_share);
 }
 
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)
@@ -439,7 +439,7 @@ int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account)
 
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_inside_contended(&shm->inner[account]);
+    return vl_fair_contended(&shm->inner[account]);
 }
 
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm)

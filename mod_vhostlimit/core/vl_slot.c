@@ -12,7 +12,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
     child_t *child = &shm->children[shm->self];
 
     ticket->account = account;
-    ticket->charged = vl_queue_begin_now(&shm->queue, account);
+    ticket->charged = vl_fair_begin_now(&shm->queue, account);
     ticket->stream = stream;
     ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
@@ -39,7 +39,7 @@ static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     free_slot_locked(shm, ticket);
-    vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+    vl_fair_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
@@ -47,11 +47,11 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = &shm->cells[shm->self][account];
 
-    /* The child tells the rest when it has queued the waiter (vl_inside.h). */
+    /* The child tells the rest when it has queued the waiter (vl_fair.h). */
     if (!cell->waiting)
         __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
-    vl_queue_arrive(&shm->queue, account);
+    vl_fair_arrive(&shm->queue, account);
 }
 
 /* Returns the number of other children that have deferred connections of the account and no
@@ -181,7 +181,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
         undefer_locked(shm, account);
     else if (cell->waiting) {
         __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
-        vl_queue_abandon(&shm->queue, account, 1);
+        vl_fair_abandon(&shm->queue, account, 1);
     }
     else
         rv = APR_EAGAIN;
@@ -240,7 +240,7 @@ int vl_slot_granted(const vl_shm_t *shm)
 }
 
 apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
-                              vl_ticket_t *ret_ticket)
+                         vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
@@ -298,7 +298,7 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
     else if (waits || (limits->queue
-                       && (!vl_queue_free(&shm->queue) || q->heap.length)))
+                       && (!vl_fair_free(&shm->queue) || q->heap.length)))
         a->metrics.would_queue++;
     return decision;
 }
@@ -330,7 +330,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    limits = vl_queue_limits(&shm->queue, account);
+    limits = vl_fair_limits(&shm->queue, account);
     dry = limits.mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
                        : vl_admit_decide(&limits,
@@ -361,7 +361,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
-    ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
+    ret_admission->concurrency = vl_fair_limits(&shm->queue, account).concurrency;
     ret_admission->service_us = a->service_us;
     vl_segment_unlock(shm);
 }
@@ -380,7 +380,7 @@ void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
 {
-    vl_inside_gone(&shm->inner[account], waited_us);
+    vl_fair_gone(&shm->inner[account], waited_us);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
@@ -407,12 +407,12 @@ static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
 
     free_slot_locked(shm, ticket);
     if (payer == ticket->account) {
-        vl_queue_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
-                     cost_us);
+        vl_fair_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
+                    cost_us);
     }
     else {
-        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
-        vl_queue_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
+        vl_fair_cancel(&shm->queue, ticket->account, ticket->charged);
+        vl_fair_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
     }
     return cost_us;
 }
@@ -439,13 +439,13 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     else
         vl_slot_cancel_locked(shm, ticket);
     /* Before the next grant, whose order depends on it. */
-    vl_inside_end(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
+    vl_fair_end_client(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    vl_inside_end(shm, ticket, NULL, 0);
+    vl_fair_end_client(shm, ticket, NULL, 0);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);

@@ -13,7 +13,7 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
 

@@ -28,7 +28,7 @@ static void charge_refusal(const req_t *req)
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
-        vl_inside_charge(vl_child.shm, req->account, &req->client,
+        vl_fair_charge_client(vl_child.shm, req->account, &req->client,
                               (apr_uint64_t)req->cpu_us, 1);
     }
 }

@@ -2,12 +2,12 @@
 #ifndef VALIDATE_H
 #define VALIDATE_H
 
-/* Checks the invariants of vl_queue.c and vl_segment.h. Each function returns NULL, or the first
+/* Checks the invariants of vl_fair.c and vl_segment.h. Each function returns NULL, or the first
  * one that does not hold. */
 
 #include <string.h>
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_segment.h"
 
 static inline int is_fair_before(const vl_fair_t *a, const vl_fair_t *b)
@@ -22,14 +22,14 @@ static inline const char *validate_queue(const vl_queue_t *q, apr_uint32_t flows
 
     for (f = 0; f < flows; f++) {
         const vl_flow_t *x = &q->flows[f];
-        int in = (x->waiting && vl_queue_is_within_bounds(q, f));
+        int in = (x->waiting && vl_fair_is_within_bounds(q, f));
 
         running += x->running;
         load += x->load;
         waiting += x->waiting;
         ready += in;
         active += x->running || x->waiting;
-        weights += x->running || x->waiting ? vl_queue_standing(q, f).weight : 0;
+        weights += x->running || x->waiting ? vl_fair_standing(q, f).weight : 0;
         if (in != (x->fair.place != 0))
             return "a flow is in the heap iff it waits and may run";
         if (in && (x->fair.place > q->head->heap.length

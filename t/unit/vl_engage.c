@@ -38,13 +38,13 @@ static void requests_up_to_the_slots_are_listed(void)
     start(2);
     ok(vl_engage_list(shm, 0, a, 5, 0) && vl_engage_list(shm, 1, a, 6, 0), "two are listed");
     ok(vl_engage_is_dormant(shm) && running(a) == 2, "they run, and the server is dormant");
-    ok(vl_queue_free(&shm->queue) == 2000, "they hold no slot");
+    ok(vl_fair_free(&shm->queue) == 2000, "they hold no slot");
     ok(!vl_engage_list(shm, 2, a, 7, 0), "the third has to ask for a slot");
     ok(is_engaged_by(VL_ENGAGED_SLOTS), "it engages the server");
-    ok(running(a) == 2 && !vl_queue_free(&shm->queue), "the two hold slots now");
+    ok(running(a) == 2 && !vl_fair_free(&shm->queue), "the two hold slots now");
     ok(vl_engage_unlist(shm, 0, &ticket) && ticket.account == a, "one ends with its slot");
     vl_slot_end(shm, &ticket, NULL);
-    ok(running(a) == 1 && vl_queue_free(&shm->queue) == 1000, "the slot is free");
+    ok(running(a) == 1 && vl_fair_free(&shm->queue) == 1000, "the slot is free");
     ok(vl_engage_unlist(shm, 1, &ticket), "the other one too");
     vl_slot_end(shm, &ticket, NULL);
     ok(!running(a) && valid(shm), "nothing is left");
@@ -56,7 +56,7 @@ static void sleeping_requests_count_their_duty(void)
     apr_uint32_t i;
 
     start(2);
-    vl_queue_set_duty(&shm->queue, a, 100, 0, 0);
+    vl_fair_set_duty(&shm->queue, a, 100, 0, 0);
     shm->head->queue.by_duty = 1;
     for (i = 0; i < 8; i++)
         ok(vl_engage_list(shm, i, a, -1, 0), "a request that sleeps is listed");

@@ -541,7 +541,7 @@ static void a_light_account_exceeds_the_slots(void)
     ok(take_all(shm, held) == 8, "one account has most slots");
     waits(shm, b, 50);
     ok(take_all(shm, held + 8) == 2, "another one gets the rest, and waits for the end of a request");
-    vl_queue_charge(&shm->queue, a, 1000);
+    vl_fair_charge(&shm->queue, a, 1000);
     shm->head->queue.by_duty = 1;
     shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
     vl_dispatch(shm);
@@ -599,7 +599,7 @@ static void automatic_slots_go_by_cpu_time(void)
     n = take_all(shm, held);
     shm->head->processors = 1;
     shm->head->queue.by_duty = 1;
-    vl_queue_charge(&shm->queue, b, 100000);
+    vl_fair_charge(&shm->queue, b, 100000);
     for (i = 0; i < n; i++)
         end(shm, &held[i], 10);
     n = take_all(shm, held);

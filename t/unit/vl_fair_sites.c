@@ -5,7 +5,7 @@
 
 #include "tap.h"
 #include "validate.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 
 #define FLOWS_MAX 10000
 #define SLOTS_MAX 64
@@ -33,7 +33,7 @@ static void set_limits(apr_uint32_t flow, apr_uint32_t weight, apr_uint32_t conc
 {
     vl_limits_t limits = { VL_MODE_ON, weight, concurrency, 0, cpu };
 
-    vl_queue_limit(&q, flow, &limits);
+    vl_fair_limit(&q, flow, &limits);
 }
 
 static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weights)
@@ -54,18 +54,18 @@ static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weight
 
 static int has_free_slot(void *data, apr_uint32_t flow)
 {
-    return vl_queue_free(&q) > 0;
+    return vl_fair_free(&q) > 0;
 }
 
 static apr_uint32_t next(void)
 {
-    return vl_queue_next_where(&q, has_free_slot, NULL);
+    return vl_fair_next_where(&q, has_free_slot, NULL);
 }
 
 static void arrive(apr_uint32_t flow, apr_uint32_t n)
 {
     while (n--)
-        vl_queue_arrive(&q, flow);
+        vl_fair_arrive(&q, flow);
 }
 
 /* Fills the free slots; each request of a flow takes cost[flow] us. */
@@ -79,7 +79,7 @@ static apr_uint32_t start_all(const apr_uint64_t *cost)
         job->flow = flow;
         job->cost = cost[flow];
         job->end = now + cost[flow];
-        job->charged = vl_queue_begin(&q, flow);
+        job->charged = vl_fair_begin(&q, flow);
         n++;
     }
     return n;
@@ -99,7 +99,7 @@ static apr_uint32_t finish_one(void)
     jobs[first] = jobs[--njobs];
     now = job.end;
     served[job.flow] += job.cost;
-    vl_queue_end(&q, job.flow, job.charged, job.cost);
+    vl_fair_end(&q, job.flow, job.charged, job.cost);
     return job.flow;
 }
 
@@ -297,12 +297,12 @@ static void cap_binds(void)
     set_limits(0, 100, 0, 25);
     arrive(0, 100000);
     for (t = 0; t < 10000; t++) {           /* ms, and each request takes one */
-        vl_queue_credit(&q, 0, 1000);
+        vl_fair_credit(&q, 0, 1000);
         flow = next();
         if (flow == VL_NO_FLOW)
             continue;
-        charged = vl_queue_begin(&q, flow);
-        vl_queue_end(&q, flow, charged, 1000);
+        charged = vl_fair_begin(&q, flow);
+        vl_fair_end(&q, flow, charged, 1000);
         used[flow] += 1000;
     }
     ok(used[0] > 2450000 && used[0] < 2600000,
@@ -323,12 +323,12 @@ static void cap_leaves_the_rest(void)
     arrive(0, 100000);
     arrive(1, 100000);
     for (t = 0; t < 10000; t++) {
-        vl_queue_credit(&q, 0, 1000);
+        vl_fair_credit(&q, 0, 1000);
         flow = next();
         if (flow == VL_NO_FLOW)
             break;
-        charged = vl_queue_begin(&q, flow);
-        vl_queue_end(&q, flow, charged, cost[flow]);
+        charged = vl_fair_begin(&q, flow);
+        vl_fair_end(&q, flow, charged, cost[flow]);
         used[flow] += cost[flow];
     }
     ok(used[0] > 2450000 && used[0] < 2600000 && used[1] > 7400000,
@@ -342,24 +342,24 @@ static void debt_is_paid_off(void)
 
     reset(4, 2, NULL);
     set_limits(0, 100, 0, 50);
-    ok(vl_queue_is_within_bounds(&q, 0), "a flow with a full bucket may begin");
-    charged = vl_queue_begin_now(&q, 0);
-    vl_queue_end(&q, 0, charged, 300000);
-    ok(!vl_queue_is_within_bounds(&q, 0), "a flow with debt may not begin");
-    ok(vl_queue_is_within_bounds(&q, 1), "another flow may begin");
+    ok(vl_fair_is_within_bounds(&q, 0), "a flow with a full bucket may begin");
+    charged = vl_fair_begin_now(&q, 0);
+    vl_fair_end(&q, 0, charged, 300000);
+    ok(!vl_fair_is_within_bounds(&q, 0), "a flow with debt may not begin");
+    ok(vl_fair_is_within_bounds(&q, 1), "another flow may begin");
     arrive(0, 1);
     ok(next() == VL_NO_FLOW, "a queued flow with debt is granted nothing");
-    vl_queue_credit(&q, 0, 400000);
+    vl_fair_credit(&q, 0, 400000);
     ok(next() == VL_NO_FLOW, "a queued flow with credit 0 is granted nothing");
-    vl_queue_credit(&q, 0, 2000);
+    vl_fair_credit(&q, 0, 2000);
     ok(next() == 0, "a queued flow with credit is granted a slot");
-    vl_queue_charge(&q, 0, 5000);
+    vl_fair_charge(&q, 0, 5000);
     ok(next() == VL_NO_FLOW, "a separate charge reduces the credit");
-    vl_queue_charge(&q, 0, -5000);
+    vl_fair_charge(&q, 0, -5000);
     ok(next() == 0, "a refund increases the credit");
-    vl_queue_credit(&q, 0, 3600000000ULL);
+    vl_fair_credit(&q, 0, 3600000000ULL);
     ok(flows[0].credit_us == VL_CREDIT_US / 2, "credit is limited to the bucket");
-    vl_queue_charge(&q, 0, 1000000);
+    vl_fair_charge(&q, 0, 1000000);
     set_limits(0, 100, 0, 0);
     ok(next() == 0, "removing the cap cancels the debt");
     ok(!validate_queue(&q, 2), "the queue is valid");
@@ -370,10 +370,10 @@ static void a_filter_skips_flows(void)
     reset(10, 6, NULL);
     arrive(0, 1);
     arrive(2, 1);
-    ok(vl_queue_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
+    ok(vl_fair_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
        "no flow can be served");
     arrive(5, 1);
-    ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first flow that can be served");
+    ok(vl_fair_next_where(&q, odd_only, NULL) == 5, "the first flow that can be served");
     ok(next() == 0 && valid(6), "the skipped flows keep their order");
 }
 
@@ -382,9 +382,9 @@ static void abandoned_requests_are_gone(void)
     reset(1, 4, NULL);
     arrive(1, 5);
     arrive(2, 9);
-    vl_queue_abandon(&q, 1, 5);
+    vl_fair_abandon(&q, 1, 5);
     ok(next() == 2, "a flow whose requests were all abandoned is not next");
-    vl_queue_abandon(&q, 2, 9);
+    vl_fair_abandon(&q, 2, 9);
     ok(next() == VL_NO_FLOW && valid(4), "without requests no flow is next");
 }
 
@@ -438,7 +438,7 @@ static void random_against_model(void)
         case 0:
         case 1:
         case 2:
-            vl_queue_arrive(&q, f);
+            vl_fair_arrive(&q, f);
             break;
         case 3:
         case 4:
@@ -447,25 +447,25 @@ static void random_against_model(void)
             wrong += f != expected && (f == VL_NO_FLOW || expected == VL_NO_FLOW
                                        || flows[f].fair.tag != flows[expected].fair.tag);
             if (f != VL_NO_FLOW)
-                vl_queue_begin(&q, f);
+                vl_fair_begin(&q, f);
             break;
         case 5:
             if (flows[f].running)
-                vl_queue_end(&q, f, flows[f].estimate_us,
+                vl_fair_end(&q, f, flows[f].estimate_us,
                              (apr_uint64_t)(rand() % 5000));
             break;
         case 6:
             if (flows[f].waiting)
-                vl_queue_abandon(&q, f, 1);
+                vl_fair_abandon(&q, f, 1);
             else if (flows[f].running)
-                vl_queue_forget(&q, f, 1);
+                vl_fair_forget(&q, f, 1);
             break;
         case 7:
             if (rand() % 20 == 0)
                 set_limits(f, 1 + (apr_uint32_t)rand() % 1000,
                            (apr_uint32_t)rand() % 4, 0);
             else if (rand() % 4 == 0)
-                vl_queue_begin_now(&q, f);
+                vl_fair_begin_now(&q, f);
             break;
         }
         if (i % 64 == 0)
@@ -492,7 +492,7 @@ static int count_and_refuse(void *data, apr_uint32_t flow)
     return 0;
 }
 
-/* The caller of vl_queue_next_where() holds a lock of all child processes. */
+/* The caller of vl_fair_next_where() holds a lock of all child processes. */
 static void few_flows_are_asked_without_a_free_slot(void)
 {
     apr_uint32_t f, got;
@@ -501,12 +501,12 @@ static void few_flows_are_asked_without_a_free_slot(void)
     reset(1, 100, NULL);
     for (f = 0; f < 100; f++)
         arrive(f, 1);
-    got = vl_queue_next_where(&q, count_and_refuse, &asked);
+    got = vl_fair_next_where(&q, count_and_refuse, &asked);
     ok(got == VL_NO_FLOW && asked == 100,
        "a slot is free: each of 100 flows is asked (%d)", asked);
-    vl_queue_begin_now(&q, 0);
+    vl_fair_begin_now(&q, 0);
     asked = 0;
-    got = vl_queue_next_where(&q, count_and_refuse, &asked);
+    got = vl_fair_next_where(&q, count_and_refuse, &asked);
     ok(got == VL_NO_FLOW && asked && asked <= 10,
        "none is: a few (%d)", asked);
     ok(!validate_queue(&q, 100), "the heap is as before");
@@ -515,12 +515,12 @@ static void few_flows_are_asked_without_a_free_slot(void)
 static void long_requests_are_no_credit_of_others(void)
 {
     reset(8, 2, NULL);
-    vl_queue_begin_now(&q, 0);
-    vl_queue_charge(&q, 0, 3000000);
+    vl_fair_begin_now(&q, 0);
+    vl_fair_charge(&q, 0, 3000000);
     arrive(1, 1);
     ok(VL_FAIR_AFTER(flows[1].fair.tag, flows[0].fair.tag) == 0,
        "a site joins at what another one has used while none waited");
-    vl_queue_charge(&q, 0, 3000000);
+    vl_fair_charge(&q, 0, 3000000);
     arrive(1, 1);
     ok(VL_FAIR_AFTER(flows[0].fair.tag, flows[1].fair.tag) == VL_FAIR_ADVANCE(3000000, 100),
        "what it uses while the other one waits counts");
