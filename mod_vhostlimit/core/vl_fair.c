@@ -167,11 +167,6 @@ int vl_fair_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
            && (!cap_of(f) || f->credit_us > 0);
 }
 
-static apr_uint32_t weight_of(const vl_flow_t *f)
-{
-    return f->part.weight_milli ? f->part.weight_milli : f->limits.weight * 1000;
-}
-
 apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_flow_t *f = &q->flows[flow];
@@ -192,8 +187,8 @@ static void count_load(vl_queue_t *q, apr_uint32_t flow)
     head->load += (apr_uint64_t)load - f->load;
     f->load = load;
     if (load && (!head->heaviest
-                 || (apr_uint64_t)heaviest->load * weight_of(f)
-                    < (apr_uint64_t)load * weight_of(heaviest)))
+                 || (apr_uint64_t)heaviest->load * f->weight_milli
+                    < (apr_uint64_t)load * heaviest->weight_milli))
         head->heaviest = flow + 1;
 }
 
@@ -210,7 +205,7 @@ static void update(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_flow_t *f = &q->flows[flow];
     const vl_flow_t *ahead = ahead_of(q);
-    apr_uint32_t active_milli = f->running || f->waiting ? weight_of(f) : 0;
+    apr_uint32_t active_milli = f->running || f->waiting ? f->weight_milli : 0;
 
     q->head->active += (active_milli != 0) - (f->active_milli != 0);
     q->head->active_milli += (apr_uint64_t)active_milli - f->active_milli;
@@ -231,7 +226,7 @@ static void update(vl_queue_t *q, apr_uint32_t flow)
 /* Returns by how much us of CPU time advance the flow's tag. */
 static apr_int64_t advance(const vl_flow_t *f, apr_uint64_t us)
 {
-    return VL_FAIR_ADVANCE((apr_int64_t)us * 1000, weight_of(f));
+    return VL_FAIR_ADVANCE((apr_int64_t)us * 1000, f->weight_milli);
 }
 
 static void charge(vl_flow_t *f, apr_uint64_t us)
@@ -272,6 +267,7 @@ void vl_fair_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
     apr_uint32_t cap = cap_of(f);
 
     f->limits = *limits;
+    f->weight_milli = f->part.weight_milli ? f->part.weight_milli : limits->weight * 1000;
     if (cap_of(f) != cap)
         f->credit_us = most_credit(f);
     if (!f->estimate_us)
@@ -285,6 +281,7 @@ void vl_fair_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part)
     int had_cap = cap_of(f) != 0;
 
     f->part = *part;
+    f->weight_milli = part->weight_milli ? part->weight_milli : f->limits.weight * 1000;
     if (!had_cap || f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
     update(q, flow);
@@ -387,15 +384,14 @@ apr_uint32_t vl_fair_free(const vl_queue_t *q)
 vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_queue_head_t *head = q->head;
-    vl_standing_t s = { .duty = vl_fair_duty(q, flow), .weight = weight_of(&q->flows[flow]),
-                        .left = vl_fair_free(q) };
+    vl_standing_t s = { .within_bounds = vl_fair_is_within_bounds(q, flow),
+                        .duty = vl_fair_duty(q, flow), .left = vl_fair_free(q) };
     const vl_flow_t *ahead = ahead_of(q);
 
     s.behind = ahead ? VL_FAIR_AFTER(ahead->fair.tag, q->flows[flow].fair.tag) : 0;
     if (head->heaviest) {
         s.heaviest = &q->flows[head->heaviest - 1];
         s.heaviest_duty = vl_fair_duty(q, head->heaviest - 1);
-        s.heaviest_weight = weight_of(s.heaviest);
     }
     return s;
 }

@@ -76,7 +76,8 @@ typedef struct vl_flow_t {
     apr_uint32_t duty;          /* permille; 0: unknown, that of the head holds */
     apr_uint32_t load;          /* permille of a slot that its running requests hold */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
-    apr_uint32_t active_milli;  /* weight * 1000 while it is active; 0: it is not */
+    apr_uint32_t weight_milli;  /* of the part or the limits */
+    apr_uint32_t active_milli;  /* the same while it is active; 0: it is not */
 } vl_flow_t;
 
 typedef struct vl_queue_head_t {
@@ -146,10 +147,11 @@ apr_uint32_t vl_fair_free(const vl_queue_t *q);
 
 /* What decides whether a flow may hold one more slot (vl_admit_slot()). Slots are in thousandths. */
 typedef struct vl_standing_t {
-    apr_uint32_t duty, weight;      /* of the flow; the weight in thousandths */
+    int within_bounds;              /* see vl_fair_is_within_bounds() */
+    apr_uint32_t duty;              /* of the flow */
     apr_uint32_t left;              /* free slots */
     const vl_flow_t *heaviest;      /* the flow with the most load for its weight, or NULL */
-    apr_uint32_t heaviest_duty, heaviest_weight;
+    apr_uint32_t heaviest_duty;
     apr_int64_t behind;             /* by how much the flow's tag is before that of the flow ahead */
 } vl_standing_t;
 

@@ -309,7 +309,7 @@ static int req_refuse(request_rec *r, int lookup)
     if (seconds)
         apr_table_setn(r->err_headers_out, "Retry-After",
                        apr_psprintf(r->pool, "%u", seconds));
-    /* The refusals of deferred connections are so many a second (vl_newconn_time.c). On a kept
+    /* The refusals of deferred connections are so many a second (vl_newconn.c). On a kept
      * connection the next one would follow at once. */
     if (adm->decision.reason == VL_REASON_QUEUE && req->waited_us && !r->connection->master)
         r->connection->keepalive = AP_CONN_CLOSE;

@@ -29,7 +29,7 @@ static inline const char *validate_queue(const vl_queue_t *q, apr_uint32_t flows
         waiting += x->waiting;
         ready += in;
         active += x->running || x->waiting;
-        weights += x->running || x->waiting ? vl_fair_standing(q, f).weight : 0;
+        weights += x->running || x->waiting ? x->weight_milli : 0;
         if (in != (x->fair.place != 0))
             return "a flow is in the heap iff it waits and may run";
         if (in && (x->fair.place > q->head->heap.length
