@@ -101,7 +101,7 @@ static struct {
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     ap_generation_t generation;     /* of this child */
-    int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
+    int at_once;                    /* atomic: see vl_acceptor_expect_end() */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
     int closing;                    /* atomic: the MPM is about to close its listeners */
     int cannot_rest;                /* the MPM cannot accept: this child accepts in both states */
@@ -162,12 +162,6 @@ static void pause_listening(void)
         stop_listening(PAUSED);
 }
 
-static int is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS
-           || error == ENOMEM;
-}
-
 /* Returns 0 if no connection was accepted. When no descriptor is left the listening
  * sockets stay readable, so they leave the epoll set until the next tick. */
 static int accept_one(int i)
@@ -182,7 +176,7 @@ static int accept_one(int i)
         vl_newconn_accepted(fd, &remote, &local->address, local->length);
         return 1;
     }
-    if (!is_shortage(errno))
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return 0;
     if (vl_newconn_free_descriptor() == VL_FREED)
         return 1;
@@ -412,7 +406,7 @@ static int transfer_batch(vl_take_e which, apr_size_t max)
     vl_batch_t batch;
     apr_size_t sent, i;
 
-    vl_newconn_take(which, max, &batch);
+    vl_newconn_take(which, max < VL_TRANSFER_MAX ? max : VL_TRANSFER_MAX, &batch);
     if (!batch.n)
         return 0;
     sent = send_batch(&batch, 0);
@@ -426,13 +420,6 @@ static void transfer_all(void)
 {
     while (transfer_batch(VL_TAKE_WAITING, VL_TRANSFER_MAX))
         ;
-}
-
-/* Transfers queued connections, as many as other children have threads for. */
-static void transfer_queued(const vl_capacity_t *capacity)
-{
-    transfer_batch(VL_TAKE_QUEUED, capacity->elsewhere < VL_TRANSFER_MAX ? capacity->elsewhere
-                                                                         : VL_TRANSFER_MAX);
 }
 
 /* Transfers queued connections to children with free threads when this one has none left.
@@ -449,7 +436,7 @@ static void spread(void)
     acceptor.spread_us = now_us;
     vl_admit_capacity(vl_child.shm, &capacity);
     if (!capacity.here && capacity.elsewhere)
-        transfer_queued(&capacity);
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
 }
 
 void vl_acceptor_while_stalled(apr_int64_t now_us)
@@ -495,15 +482,6 @@ static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
     vl_charge_kills(vl_child.shm, account, kills);
 }
 
-/* One child does this for all until it ends. */
-static void read_kernel(apr_int64_t now_us)
-{
-    if (!vl_charge_credit(vl_child.shm, now_us))
-        return;
-    vl_kills_child_read(vl_child.kills, count_kills, NULL);
-    vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
-}
-
 /* Decides whether this child accepts connections until the next tick, and which ones it
  * exchanges with other children. mpm_stalled: the MPM takes no connections.
  *
@@ -534,7 +512,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
             resume_listening();
         else
             pause_listening();
-        transfer_queued(&capacity);
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
     }
     else {
         if (acceptor.state != FULL && vl_shm_child_is_standby(vl_child.shm, now_us))
@@ -556,7 +534,10 @@ static void tick(apr_int64_t now_us)
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_refusals(vl_meter_thread_us());
-    read_kernel(now_us);
+    if (vl_charge_credit(vl_child.shm, now_us)) {       /* one child does this for all until it ends */
+        vl_kills_child_read(vl_child.kills, count_kills, NULL);
+        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
+    }
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);
@@ -584,13 +565,6 @@ static int server_is_stopping(int at_once)
     return access(vl_child.pid_file, F_OK) && errno == ENOENT;
 }
 
-/* Returns 1 if another process receives what is transferred. */
-static int can_transfer(void)
-{
-    return acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
-                               : vl_shm_child_count_active(vl_child.shm) > 0;
-}
-
 /* Takes back connections that were relayed and that no child has received. */
 static void recall_relayed(void)
 {
@@ -615,7 +589,8 @@ static int has_connections(void)
  * answered with 503. at_once: all children end now, and others start after them. */
 static void empty(apr_int64_t elapsed_us, int at_once)
 {
-    if (can_transfer() && !at_once) {
+    if (!at_once && (acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
+                                         : vl_shm_child_count_active(vl_child.shm) > 0)) {
         transfer_all();
         return;
     }
@@ -664,15 +639,12 @@ static void drain(void)
     vl_lease_child_end();
 }
 
-void vl_acceptor_expect_end(void)
+void vl_acceptor_expect_end(int at_once)
 {
+    if (at_once)
+        __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
     vl_dispatch_wake_self(vl_child.shm);
-}
-
-void vl_acceptor_stop_at_once(void)
-{
-    __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
 }
 
 int vl_acceptor_is_stopping(void)

@@ -413,7 +413,7 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
         pass_locked(newconn);
     }
     else if (own_port(newconn)) {
-        vl_duty_want_calls(vl_child.shm);
+        vl_duty_tell(vl_child.shm, VL_UNTIL_CALLS);
     }
 }
 

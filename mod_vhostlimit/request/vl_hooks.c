@@ -400,7 +400,7 @@ static int req_fixups(request_rec *r)
     if (r->prev && req && req->state == REQ_REFUSED && conf->mode == VL_MODE_ON)
         return admit_error_page(r, req);
     if (req && req->state == REQ_LISTED)
-        vl_duty_begin_backend(vl_child.shm);
+        vl_duty_tell(vl_child.shm, VL_UNTIL_ENGAGED);
     if (req && vl_request_is_counted(req))
         vl_meter_may_last(&req->meter);
     return DECLINED;
