@@ -48,7 +48,7 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
 static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held,
                     apr_uint32_t left)
 {
-    apr_uint32_t weight = q->flows[account].weight_milli, more = q->flows[account].active_milli ? 0 : 1;
+    apr_uint32_t weight = q->accounts[account].weight_milli, more = q->accounts[account].active_milli ? 0 : 1;
 
     return vl_admit_more_weighted(held, left, weight, q->head->active + more,
                                   q->head->active_milli + more * weight);
@@ -57,7 +57,7 @@ static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held
 /* --- slots ------------------------------------------------------------------ */
 
 /* Returns 1 if the load is well below that of the heaviest account, for their weights. */
-static int is_light(const vl_flow_t *f, const vl_standing_t *s, apr_uint64_t load)
+static int is_light(const vl_fair_account_t *f, const vl_standing_t *s, apr_uint64_t load)
 {
     return s->heaviest && load * s->heaviest->weight_milli * LIGHT_OF
                           < (apr_uint64_t)s->heaviest->load * f->weight_milli * LIGHT_PARTS;
@@ -65,7 +65,7 @@ static int is_light(const vl_flow_t *f, const vl_standing_t *s, apr_uint64_t loa
 
 /* Returns 1 if the account has had less CPU time for its weight than another one that runs. What its
  * own running requests will cost counts as used. Long requests are charged while they run. */
-static int is_owed(const vl_queue_t *q, const vl_flow_t *f, const vl_standing_t *s)
+static int is_owed(const vl_queue_t *q, const vl_fair_account_t *f, const vl_standing_t *s)
 {
     return f->load < (apr_uint64_t)q->head->slots * 1000 * OWED_MOST
            && s->behind > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, f->weight_milli);
@@ -75,7 +75,7 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
                          int is_first)
 {
     const vl_queue_head_t *head = q->head;
-    const vl_flow_t *f = &q->flows[account];
+    const vl_fair_account_t *f = &q->accounts[account];
     apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s->duty;
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
@@ -135,7 +135,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
         return VL_NOT_BY_LIMITS;
     switch (ask) {
     case VL_ASK_NEW:
-        if (head->heap.length || q->flows[account].waiting
+        if (head->heap.length || q->accounts[account].waiting
             || shm->cells[shm->self][account].deferred)
             return VL_NOT_BEFORE_OTHERS;
         if (!may_take_slot(q, account, &s, 1))
@@ -221,7 +221,7 @@ apr_uint32_t vl_admit_left(const vl_shm_t *shm, apr_uint32_t c)
 /* Returns the number of child processes that the account uses. */
 static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->queue.flows[account].running + shm->accounts[account].occupied;
+    return shm->queue.accounts[account].running + shm->accounts[account].occupied;
 }
 
 /* Returns the number of threads of child c that the account holds. granted: its slots in

@@ -12,7 +12,7 @@
  * was measured, so the sum is exact.
  *
  * This file owns, in the segment, each account's advances and its charges for the status
- * page. It charges the account's flow in vl_fair.h. Invariant: each request is charged the
+ * page. It charges the account in vl_fair.h. Invariant: each request is charged the
  * CPU time of its thread once, however it is split into parts.
  *
  * Lock: the segment lock, which the functions take themselves unless stated otherwise.

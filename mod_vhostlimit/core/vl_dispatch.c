@@ -34,7 +34,7 @@ static apr_uint32_t nth_child(const vl_shm_t *shm, apr_uint32_t i)
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     vl_candidate_t next, best = { .child = NO_CHILD };
-    apr_uint32_t i, left = shm->queue.flows[account].waiting;
+    apr_uint32_t i, left = shm->queue.accounts[account].waiting;
 
     for (i = 0; left && i < shm->head->columns; i++) {
         apr_uint32_t c = nth_child(shm, i), waiting = shm->cells[c][account].waiting;
@@ -105,7 +105,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
            && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_FLOW) {
+              != VL_NO_ACCOUNT) {
         grant(shm, choice.child, account, wakes);
         choice.is_passed_over = 0;
     }
@@ -216,8 +216,8 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    if (shm->queue.flows[account].waiting
-        < shm->queue.flows[account].limits.queue) {
+    if (shm->queue.accounts[account].waiting
+        < shm->queue.accounts[account].limits.queue) {
         for (c = 0; c < shm->head->columns; c++) {
             const cell_t *cell = &shm->cells[c][account];
 

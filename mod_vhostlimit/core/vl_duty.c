@@ -114,7 +114,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
 
 apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->queue.accounts[account].running, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
@@ -131,7 +131,7 @@ apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
 
 apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].served_us, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->queue.accounts[account].served_us, __ATOMIC_RELAXED);
 }
 
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
@@ -221,7 +221,7 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
 
 int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
 {
-    apr_uint32_t call = caller == VL_NO_FLOW ? VL_CALL_OF_UNKNOWN : caller + 1;
+    apr_uint32_t call = caller == VL_NO_ACCOUNT ? VL_CALL_OF_UNKNOWN : caller + 1;
 
     return !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
 }

@@ -8,7 +8,7 @@
 #include "base/vl_pages.h"
 #include "core/vl_segment.h"
 
-/* Flows that are asked at most whether they can be served while no slot is free. While slots are
+/* Accounts that are asked at most whether they can be served while no slot is free. While slots are
  * free and threads are not, all are asked: the last one may be the only one whose requests have
  * their threads already, and these would be free only after them. */
 #define SET_ASIDE_MOST 8
@@ -134,16 +134,16 @@ static apr_uint64_t later(apr_uint64_t a, apr_uint64_t b)
 
 /* --- between sites ----------------------------------------------------------------- */
 
-/* A flow is in the heap if and only if it has a waiting request, runs less than its
+/* An account is in the heap if and only if it has a waiting request, runs less than its
  * concurrency and has credit under its cap. The heap is ordered by virtual time, then by
- * number. head.running and head.waiting are the sums over the flows. A flow with a waiting or
+ * number. head.running and head.waiting are the sums over the accounts. An account with a waiting or
  * running request is active; head.active and head.active_milli are their number and weights.
  *
  * Example: two slots, weights a=2 b=1, every request costs 6, all waiting.
  *   start tags   a: 0 3 6 9 12 …   b: 0 6 12 …
  *   begin        a b a a b a a b …      (ties go to the lower number)
  *
- * Idle time earns no service: a flow that had no waiting request joins at the current
+ * Idle time earns no service: an account that had no waiting request joins at the current
  * virtual time if its own is earlier. */
 
 /* Returns the smaller of two limits; 0 is no limit. */
@@ -153,83 +153,83 @@ static apr_uint32_t smaller(apr_uint32_t a, apr_uint32_t b)
 }
 
 /* Returns the cap in permille of one processor; 0: no cap. */
-static apr_uint32_t cap_of(const vl_flow_t *f)
+static apr_uint32_t cap_of(const vl_fair_account_t *f)
 {
     return smaller(f->limits.cpu * 10, f->part.cpu_permille);
 }
 
-int vl_fair_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
+int vl_fair_is_within_bounds(const vl_queue_t *q, apr_uint32_t account)
 {
-    const vl_flow_t *f = &q->flows[flow];
+    const vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t concurrency = smaller(f->limits.concurrency, f->part.concurrency);
 
     return (!concurrency || f->running < concurrency + f->idle)
            && (!cap_of(f) || f->credit_us > 0);
 }
 
-apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t flow)
+apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t account)
 {
-    const vl_flow_t *f = &q->flows[flow];
+    const vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t duty = f->duty ? f->duty : q->head->duty;
 
     return duty && q->head->by_duty ? duty : 1000;
 }
 
-static void count_load(vl_queue_t *q, apr_uint32_t flow)
+static void count_load(vl_queue_t *q, apr_uint32_t account)
 {
     vl_queue_head_t *head = q->head;
-    vl_flow_t *f = &q->flows[flow];
-    const vl_flow_t *heaviest = head->heaviest ? &q->flows[head->heaviest - 1] : f;
+    vl_fair_account_t *f = &q->accounts[account];
+    const vl_fair_account_t *heaviest = head->heaviest ? &q->accounts[head->heaviest - 1] : f;
     apr_uint32_t asleep = head->by_duty ? f->asleep : 0;
     apr_uint32_t awake = f->running > asleep ? f->running - asleep : 0;
-    apr_uint32_t load = awake * vl_fair_duty(q, flow);
+    apr_uint32_t load = awake * vl_fair_duty(q, account);
 
     head->load += (apr_uint64_t)load - f->load;
     f->load = load;
     if (load && (!head->heaviest
                  || (apr_uint64_t)heaviest->load * f->weight_milli
                     < (apr_uint64_t)load * heaviest->weight_milli))
-        head->heaviest = flow + 1;
+        head->heaviest = account + 1;
 }
 
-/* Returns the running flow whose tag is latest, as far as known, or NULL. */
-static const vl_flow_t *ahead_of(const vl_queue_t *q)
+/* Returns the running account whose tag is latest, as far as known, or NULL. */
+static const vl_fair_account_t *ahead_of(const vl_queue_t *q)
 {
-    const vl_flow_t *ahead = q->head->ahead ? &q->flows[q->head->ahead - 1] : NULL;
+    const vl_fair_account_t *ahead = q->head->ahead ? &q->accounts[q->head->ahead - 1] : NULL;
 
     return ahead && ahead->running ? ahead : NULL;
 }
 
-/* Restores the sums and the heap after any change of a flow. */
-static void update(vl_queue_t *q, apr_uint32_t flow)
+/* Restores the sums and the heap after any change of an account. */
+static void update(vl_queue_t *q, apr_uint32_t account)
 {
-    vl_flow_t *f = &q->flows[flow];
-    const vl_flow_t *ahead = ahead_of(q);
+    vl_fair_account_t *f = &q->accounts[account];
+    const vl_fair_account_t *ahead = ahead_of(q);
     apr_uint32_t active_milli = f->running || f->waiting ? f->weight_milli : 0;
 
     q->head->active += (active_milli != 0) - (f->active_milli != 0);
     q->head->active_milli += (apr_uint64_t)active_milli - f->active_milli;
     f->active_milli = active_milli;
     if (f->running && (!ahead || VL_FAIR_AFTER(f->fair.tag, ahead->fair.tag) > 0))
-        q->head->ahead = flow + 1;
-    count_load(q, flow);
-    /* Its load may have fallen below that of a flow whose requests are long. */
-    if (q->head->heaviest == flow + 1 && ahead && ahead != f)
-        count_load(q, (apr_uint32_t)(ahead - q->flows));
-    f->fair.order = flow;
-    if (f->waiting && vl_fair_is_within_bounds(q, flow))
+        q->head->ahead = account + 1;
+    count_load(q, account);
+    /* Its load may have fallen below that of an account whose requests are long. */
+    if (q->head->heaviest == account + 1 && ahead && ahead != f)
+        count_load(q, (apr_uint32_t)(ahead - q->accounts));
+    f->fair.order = account;
+    if (f->waiting && vl_fair_is_within_bounds(q, account))
         heap_put(&q->head->heap, &f->fair);
     else
         heap_remove(&q->head->heap, &f->fair);
 }
 
-/* Returns by how much us of CPU time advance the flow's tag. */
-static apr_int64_t advance(const vl_flow_t *f, apr_uint64_t us)
+/* Returns by how much us of CPU time advance the account's tag. */
+static apr_int64_t advance(const vl_fair_account_t *f, apr_uint64_t us)
 {
     return VL_FAIR_ADVANCE((apr_int64_t)us * 1000, f->weight_milli);
 }
 
-static void charge(vl_flow_t *f, apr_uint64_t us)
+static void charge(vl_fair_account_t *f, apr_uint64_t us)
 {
     f->fair.tag += (apr_uint64_t)advance(f, us);
     f->served_us += (apr_int64_t)us;
@@ -237,12 +237,12 @@ static void charge(vl_flow_t *f, apr_uint64_t us)
         f->credit_us -= (apr_int64_t)us;
 }
 
-static apr_int64_t most_credit(const vl_flow_t *f)
+static apr_int64_t most_credit(const vl_fair_account_t *f)
 {
     return (apr_int64_t)VL_CREDIT_US * cap_of(f) / 1000;
 }
 
-static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
+static void refund(const vl_queue_t *q, vl_fair_account_t *f, apr_uint64_t us)
 {
     f->served_us -= (apr_int64_t)us;
     move_tag(&f->fair.tag, -advance(f, us),
@@ -254,16 +254,16 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
         f->credit_us = most_credit(f);
 }
 
-/* A flow without waiting requests does not fall behind the current virtual time. */
-static void catch_up(const vl_queue_t *q, vl_flow_t *f)
+/* An account without waiting requests does not fall behind the current virtual time. */
+static void catch_up(const vl_queue_t *q, vl_fair_account_t *f)
 {
     if (!f->waiting)
         raise_tag(&f->fair.tag, q->head->vtime);
 }
 
-void vl_fair_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
+void vl_fair_limit(vl_queue_t *q, apr_uint32_t account, const vl_limits_t *limits)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t cap = cap_of(f);
 
     f->limits = *limits;
@@ -272,56 +272,56 @@ void vl_fair_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
         f->credit_us = most_credit(f);
     if (!f->estimate_us)
         f->estimate_us = 1;
-    update(q, flow);
+    update(q, account);
 }
 
-void vl_fair_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part)
+void vl_fair_set_part(vl_queue_t *q, apr_uint32_t account, const vl_part_t *part)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
     int had_cap = cap_of(f) != 0;
 
     f->part = *part;
     f->weight_milli = part->weight_milli ? part->weight_milli : f->limits.weight * 1000;
     if (!had_cap || f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
-    update(q, flow);
+    update(q, account);
 }
 
-vl_limits_t vl_fair_limits(const vl_queue_t *q, apr_uint32_t flow)
+vl_limits_t vl_fair_limits(const vl_queue_t *q, apr_uint32_t account)
 {
-    const vl_flow_t *f = &q->flows[flow];
+    const vl_fair_account_t *f = &q->accounts[account];
     vl_limits_t limits = f->limits;
 
     limits.concurrency = smaller(limits.concurrency, f->part.concurrency);
     return limits;
 }
 
-int vl_fair_is_capped(const vl_queue_t *q, apr_uint32_t flow)
+int vl_fair_is_capped(const vl_queue_t *q, apr_uint32_t account)
 {
-    return cap_of(&q->flows[flow]) != 0;
+    return cap_of(&q->accounts[account]) != 0;
 }
 
-apr_uint64_t vl_fair_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us)
+apr_uint64_t vl_fair_backlog(const vl_queue_t *q, apr_uint32_t account, apr_int64_t now_us)
 {
-    const vl_flow_t *f = &q->flows[flow];
+    const vl_fair_account_t *f = &q->accounts[account];
 
     return f->waiting && now_us > f->waiting_since_us
            ? f->backlog_us + (apr_uint64_t)(now_us - f->waiting_since_us) : f->backlog_us;
 }
 
-void vl_fair_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
+void vl_fair_credit(vl_queue_t *q, apr_uint32_t account, apr_uint64_t passed_us)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
 
     f->credit_us += (apr_int64_t)(passed_us * cap_of(f) / 1000);
     if (f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
-    update(q, flow);
+    update(q, account);
 }
 
-void vl_fair_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
+void vl_fair_charge(vl_queue_t *q, apr_uint32_t account, apr_int64_t us)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
 
     if (us >= 0)
         charge(f, (apr_uint64_t)us);
@@ -330,12 +330,12 @@ void vl_fair_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
     /* What a long request has used while none waited is no credit of later ones. */
     if (!q->head->heap.length)
         raise_tag(&q->head->vtime, f->fair.tag);
-    update(q, flow);
+    update(q, account);
 }
 
 /* Counts waiting requests, and the time in which there are any. The counts are atomic, because
  * they may be read without the lock. */
-static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
+static void count_waiting(vl_queue_t *q, vl_fair_account_t *f, int more)
 {
     vl_queue_head_t *head = q->head;
 
@@ -347,28 +347,28 @@ static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
         f->backlog_us += (apr_uint64_t)(vl_clock_us() - f->waiting_since_us);
 }
 
-void vl_fair_arrive(vl_queue_t *q, apr_uint32_t flow)
+void vl_fair_arrive(vl_queue_t *q, apr_uint32_t account)
 {
-    catch_up(q, &q->flows[flow]);
-    count_waiting(q, &q->flows[flow], 1);
-    update(q, flow);
+    catch_up(q, &q->accounts[account]);
+    count_waiting(q, &q->accounts[account], 1);
+    update(q, account);
 }
 
-void vl_fair_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
+void vl_fair_abandon(vl_queue_t *q, apr_uint32_t account, apr_uint32_t n)
 {
-    count_waiting(q, &q->flows[flow], -(int)n);
-    update(q, flow);
+    count_waiting(q, &q->accounts[account], -(int)n);
+    update(q, account);
 }
 
-void vl_fair_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
+void vl_fair_set_duty(vl_queue_t *q, apr_uint32_t account, apr_uint32_t duty,
                       apr_uint32_t asleep, apr_uint32_t idle)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
 
     f->duty = duty;
     f->asleep = asleep;
     f->idle = idle;
-    update(q, flow);
+    update(q, account);
 }
 
 apr_uint32_t vl_fair_free(const vl_queue_t *q)
@@ -381,16 +381,16 @@ apr_uint32_t vl_fair_free(const vl_queue_t *q)
     return all > APR_UINT32_MAX ? APR_UINT32_MAX : (apr_uint32_t)all;
 }
 
-vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t flow)
+vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account)
 {
     const vl_queue_head_t *head = q->head;
-    vl_standing_t s = { .within_bounds = vl_fair_is_within_bounds(q, flow),
-                        .duty = vl_fair_duty(q, flow), .left = vl_fair_free(q) };
-    const vl_flow_t *ahead = ahead_of(q);
+    vl_standing_t s = { .within_bounds = vl_fair_is_within_bounds(q, account),
+                        .duty = vl_fair_duty(q, account), .left = vl_fair_free(q) };
+    const vl_fair_account_t *ahead = ahead_of(q);
 
-    s.behind = ahead ? VL_FAIR_AFTER(ahead->fair.tag, q->flows[flow].fair.tag) : 0;
+    s.behind = ahead ? VL_FAIR_AFTER(ahead->fair.tag, q->accounts[account].fair.tag) : 0;
     if (head->heaviest) {
-        s.heaviest = &q->flows[head->heaviest - 1];
+        s.heaviest = &q->accounts[head->heaviest - 1];
         s.heaviest_duty = vl_fair_duty(q, head->heaviest - 1);
     }
     return s;
@@ -399,35 +399,35 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t flow)
 static apr_uint32_t first_of(const vl_queue_t *q)
 {
     return q->head->heap.length
-           ? (apr_uint32_t)((const vl_flow_t *)q->head->heap.at[0] - q->flows) : VL_NO_FLOW;
+           ? (apr_uint32_t)((const vl_fair_account_t *)q->head->heap.at[0] - q->accounts) : VL_NO_ACCOUNT;
 }
 
 apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
                                 void *data)
 {
     vl_fair_heap_t *heap = &q->head->heap;
-    apr_uint32_t flow, set_aside = 0;
+    apr_uint32_t account, set_aside = 0;
 
-    /* A flow that cannot be served is removed from the heap and stored in the cell that its
+    /* An account that cannot be served is removed from the heap and stored in the cell that its
      * removal frees behind the heap. All of them are added again afterwards. Nearly always
      * there is none. */
-    for (flow = first_of(q); flow != VL_NO_FLOW && !can_serve(data, flow); flow = first_of(q)) {
+    for (account = first_of(q); account != VL_NO_ACCOUNT && !can_serve(data, account); account = first_of(q)) {
         if (set_aside == SET_ASIDE_MOST && !vl_fair_free(q)) {
-            flow = VL_NO_FLOW;
+            account = VL_NO_ACCOUNT;
             break;
         }
-        heap_remove(heap, &q->flows[flow].fair);
-        heap->at[heap->length] = &q->flows[flow].fair;
+        heap_remove(heap, &q->accounts[account].fair);
+        heap->at[heap->length] = &q->accounts[account].fair;
         set_aside++;
     }
     for (; set_aside; set_aside--)
         heap_put(heap, heap->at[heap->length]);
-    return flow;
+    return account;
 }
 
-static apr_uint32_t begin_request(vl_queue_t *q, apr_uint32_t flow)
+static apr_uint32_t begin_request(vl_queue_t *q, apr_uint32_t account)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t charged = f->estimate_us;
 
     raise_tag(&q->head->vtime, f->fair.tag);
@@ -435,32 +435,32 @@ static apr_uint32_t begin_request(vl_queue_t *q, apr_uint32_t flow)
     if (!f->running++)
         f->ended_us = vl_clock_us();
     q->head->running++;
-    update(q, flow);
+    update(q, account);
     return charged;
 }
 
-apr_uint32_t vl_fair_begin(vl_queue_t *q, apr_uint32_t flow)
+apr_uint32_t vl_fair_begin(vl_queue_t *q, apr_uint32_t account)
 {
-    count_waiting(q, &q->flows[flow], -1);
-    return begin_request(q, flow);
+    count_waiting(q, &q->accounts[account], -1);
+    return begin_request(q, account);
 }
 
-apr_uint32_t vl_fair_begin_now(vl_queue_t *q, apr_uint32_t flow)
+apr_uint32_t vl_fair_begin_now(vl_queue_t *q, apr_uint32_t account)
 {
-    catch_up(q, &q->flows[flow]);
-    return begin_request(q, flow);
+    catch_up(q, &q->accounts[account]);
+    return begin_request(q, account);
 }
 
-void vl_fair_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged)
+void vl_fair_cancel(vl_queue_t *q, apr_uint32_t account, apr_uint32_t charged)
 {
-    refund(q, &q->flows[flow], charged);
-    vl_fair_forget(q, flow, 1);
+    refund(q, &q->accounts[account], charged);
+    vl_fair_forget(q, account, 1);
 }
 
-void vl_fair_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
+void vl_fair_end(vl_queue_t *q, apr_uint32_t account, apr_uint32_t charged,
                  apr_uint64_t cost)
 {
-    vl_flow_t *f = &q->flows[flow];
+    vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t average;
 
     if (cost >= charged)
@@ -469,15 +469,15 @@ void vl_fair_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
         refund(q, f, charged - cost);
     average = vl_average(f->estimate_us, cost);
     __atomic_store_n(&f->estimate_us, average ? average : 1, __ATOMIC_RELAXED);
-    vl_fair_forget(q, flow, 1);
+    vl_fair_forget(q, account, 1);
 }
 
-void vl_fair_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
+void vl_fair_forget(vl_queue_t *q, apr_uint32_t account, apr_uint32_t n)
 {
-    q->flows[flow].ended_us = vl_clock_us();
-    q->flows[flow].running -= n;
+    q->accounts[account].ended_us = vl_clock_us();
+    q->accounts[account].running -= n;
     q->head->running -= n;
-    update(q, flow);
+    update(q, account);
 }
 
 /* --- the table of clients --------------------------------------------------------------- */
@@ -807,7 +807,7 @@ void vl_fair_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_
 
     if (!GET(inner->backlog_us))
         return;
-    if (GET(shm->queue.flows[account].waiting))
+    if (GET(shm->queue.accounts[account].waiting))
         SET(inner->backlog_us, vl_clock_us());
     else if (!vl_fair_contended(inner))
         return;
@@ -874,7 +874,7 @@ static vl_waiting_t *mine(const vl_shm_t *shm, apr_uint32_t account)
  * of many sites does not read all their cells. */
 static apr_uint32_t columns_with_waiters(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return GET(shm->queue.flows[account].waiting) || GET(shm->accounts[account].deferred)
+    return GET(shm->queue.accounts[account].waiting) || GET(shm->accounts[account].deferred)
            ? GET(shm->head->columns) : 0;
 }
 

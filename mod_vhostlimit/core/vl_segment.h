@@ -5,7 +5,7 @@
 /* The shared memory segment: its layout, its lock, and the recovery after a process has died
  * with the lock. Only the core and vl_relay.c include this header.
  *
- * [ head | account x capacity | flow x capacity | heap x capacity
+ * [ head | account x capacity | fair account x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients
  *   | sampler | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
@@ -19,7 +19,7 @@
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
  * Invariants, which t/unit/validate.h checks:
- *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
+ *  - running of an account is the sum of its cells and its tickets in the rings; waiting is the
  *    sum of its cells;
  *  - deferred and occupied of an account, and occupied and streams of a child, are sums of
  *    cells;
@@ -71,7 +71,7 @@ typedef struct account_t {
     int is_unconfined;              /* its owner has switched its sandbox off; atomic */
     int has_classes;                /* its shares are configured (vl_fair_configure()) */
     vl_override_t override;
-    vl_metrics_t metrics;           /* without the gauges, which are in the flow */
+    vl_metrics_t metrics;           /* without the gauges, which the fair queue has */
     apr_uint64_t service_us;
     apr_uint32_t occupied;          /* threads that it uses without a slot */
     apr_uint32_t deferred;          /* connections that wait beyond its queue */

@@ -61,7 +61,7 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
 
     shm->head = carve(base, &offset, sizeof(head_t));
     shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
-    shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
+    shm->queue.accounts = carve(base, &offset, sizeof(vl_fair_account_t) * accounts);
     heap = carve(base, &offset, sizeof(vl_fair_t *) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
     cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
@@ -179,10 +179,10 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
 static int is_needed_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     const account_t *a = &shm->accounts[account];
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-    return a->generation == shm->head->generation || flow->running || a->listed
-           || flow->waiting || a->occupied || a->deferred
+    return a->generation == shm->head->generation || fair->running || a->listed
+           || fair->waiting || a->occupied || a->deferred
            || vl_hosts_forget_locked(shm, account);
 }
 
@@ -216,8 +216,8 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
         account = account_reuse_locked(shm);
     if (account) {
         memset(account, 0, sizeof(*account));
-        memset(&shm->queue.flows[account - shm->accounts], 0,
-               sizeof(vl_flow_t));
+        memset(&shm->queue.accounts[account - shm->accounts], 0,
+               sizeof(vl_fair_account_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);
@@ -286,8 +286,8 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     vl_override_change(override, change);
-    limits = vl_override_limits(shm->queue.flows[account].limits.mode, &override->now);
-    limit_leased_weight(&shm->queue.flows[account].part, override);
+    limits = vl_override_limits(shm->queue.accounts[account].limits.mode, &override->now);
+    limit_leased_weight(&shm->queue.accounts[account].part, override);
     vl_fair_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
@@ -342,20 +342,20 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 {
     const account_t *a = &shm->accounts[account];
 
-    ret->limits = shm->queue.flows[account].limits;
+    ret->limits = shm->queue.accounts[account].limits;
     ret->override = a->override;
-    ret->part = shm->queue.flows[account].part;
+    ret->part = shm->queue.accounts[account].part;
     ret->metrics = a->metrics;
-    ret->metrics.running = shm->queue.flows[account].running
+    ret->metrics.running = shm->queue.accounts[account].running
                            + __atomic_load_n(&a->listed, __ATOMIC_RELAXED);
-    ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->metrics.waiting = shm->queue.accounts[account].waiting;
     ret->metrics.deferred = a->deferred;
     ret->cost_by = a->cost_by;
-    ret->duty = shm->queue.flows[account].duty;
-    ret->asleep = shm->queue.flows[account].asleep;
+    ret->duty = shm->queue.accounts[account].duty;
+    ret->asleep = shm->queue.accounts[account].asleep;
     ret->database_permille = a->database_permille;
     ret->database_waits = a->database_waits;
-    ret->load = shm->queue.flows[account].load;
+    ret->load = shm->queue.accounts[account].load;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
 }

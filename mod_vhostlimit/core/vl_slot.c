@@ -79,8 +79,8 @@ static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
     const cell_t *cell = &shm->cells[shm->self][account];
-    apr_uint64_t limit = shm->queue.flows[account].limits.queue;
-    apr_uint64_t waiting = shm->queue.flows[account].waiting;
+    apr_uint64_t limit = shm->queue.accounts[account].limits.queue;
+    apr_uint64_t waiting = shm->queue.accounts[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
                        + (apr_uint64_t)more;
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
@@ -105,8 +105,8 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
         return APR_SUCCESS;
     }
     if (how == VL_WAIT_AGAIN
-        || (how == VL_WAIT ? shm->queue.flows[account].waiting
-                             < shm->queue.flows[account].limits.queue
+        || (how == VL_WAIT ? shm->queue.accounts[account].waiting
+                             < shm->queue.accounts[account].limits.queue
                            : !shm->cells[shm->self][account].deferred
                              && fits_in_queue_locked(shm, account, 1))) {
         arrive_locked(shm, account, since_us);
@@ -267,13 +267,13 @@ apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].estimate_us,
+    return __atomic_load_n(&shm->queue.accounts[account].estimate_us,
                            __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].waiting,
+    return __atomic_load_n(&shm->queue.accounts[account].waiting,
                            __ATOMIC_RELAXED);
 }
 
@@ -288,11 +288,11 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     account_t *a = &shm->accounts[account];
-    const vl_limits_t *limits = &shm->queue.flows[account].limits;
+    const vl_limits_t *limits = &shm->queue.accounts[account].limits;
     const vl_queue_head_t *q = shm->queue.head;
     int waits;
     vl_decision_t decision = vl_admit_dryrun(limits,
-                                             shm->queue.flows[account].running,
+                                             shm->queue.accounts[account].running,
                                              &waits);
 
     if (decision.verdict == VL_REFUSE)
@@ -334,9 +334,9 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     dry = limits.mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
                        : vl_admit_decide(&limits,
-                                         shm->queue.flows[account].running);
+                                         shm->queue.accounts[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
-    adm.backlogged = shm->queue.flows[account].waiting > 0;
+    adm.backlogged = shm->queue.accounts[account].waiting > 0;
     adm.concurrency = limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
@@ -485,7 +485,7 @@ void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
  * to such accounts, because a queue limit of 0 says that nothing waits. */
 static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_limits_t *limits = &shm->queue.flows[account].limits;
+    const vl_limits_t *limits = &shm->queue.accounts[account].limits;
 
     return limits->mode == VL_MODE_ON && limits->queue;
 }
@@ -632,15 +632,15 @@ void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-    return __atomic_load_n(&flow->limits.cpu, __ATOMIC_RELAXED)
-           || __atomic_load_n(&flow->part.cpu_permille, __ATOMIC_RELAXED);
+    return __atomic_load_n(&fair->limits.cpu, __ATOMIC_RELAXED)
+           || __atomic_load_n(&fair->part.cpu_permille, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].limits.queue,
+    return __atomic_load_n(&shm->queue.accounts[account].limits.queue,
                            __ATOMIC_RELAXED);
 }
 

@@ -218,7 +218,7 @@ static void owed_time_exceeds_slots(void)
     q->head->by_duty = 1;
     vl_fair_set_duty(q, a, 350, 0, 0);
     vl_fair_set_duty(q, b, 1000, 0, 0);
-    q->flows[a].estimate_us = 10000;
+    q->accounts[a].estimate_us = 10000;
     for (i = 0; i < 400; i++) {
         vl_fair_arrive(q, a);
         vl_fair_arrive(q, b);

@@ -120,14 +120,14 @@ static void even_sites_may_have_twice_the_slots(void)
     start(3);
     c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
     shm->head->queue.by_duty = 1;
-    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 6; i++)
         ok(vl_engage_list(shm, i, i % 2 ? a : c, -1, 0), "two even sites with short requests");
     ok(!vl_engage_list(shm, 6, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "not more than twice the slots");
     start(4);
     c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
     shm->head->queue.by_duty = 1;
-    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 4; i++)
         ok(vl_engage_list(shm, i, i ? a : c, -1, 0), "a site with more than the other");
     ok(!vl_engage_list(shm, 4, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "may not exceed the slots");
@@ -167,10 +167,10 @@ static void charges_leave_no_debt_to_a_site_alone(void)
     start(8);
     vl_engage_charge(shm, a, 10, 1000, 500000);
     vl_engage_charge(shm, a, 10, 1000, 500000);
-    behind = shm->queue.flows[a].fair.tag - shm->queue.head->vtime;
+    behind = shm->queue.accounts[a].fair.tag - shm->queue.head->vtime;
     ok(behind <= 500000 / 100 * (apr_uint64_t)VL_FAIR_UNIT, "only the last charge is a debt");
     vl_engage_charge(shm, b, 1, 1000, 10);
-    ok(shm->queue.flows[b].fair.tag >= shm->queue.head->vtime, "another site begins at the present time");
+    ok(shm->queue.accounts[b].fair.tag >= shm->queue.head->vtime, "another site begins at the present time");
 }
 
 /* --- in any order ------------------------------------------------------------ */
