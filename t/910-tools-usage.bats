@@ -137,7 +137,7 @@ programs() { # every program in tools
 
 @test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
-  for name in cap cpu cpu-shared inside isolation light noisy recovery vhosts weights; do
+  for name in alone cap cpu cpu-shared inside isolation light noisy recovery vhosts weights; do
     exits 0 "$name"$'\t'
   done
 }

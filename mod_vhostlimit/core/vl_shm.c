@@ -79,8 +79,8 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     if (base) {
         shm->queue.head = &shm->head->queue;
         shm->queue.head->heap.at = heap;
-        shm->cells = apr_palloc(shm->pool, sizeof(*shm->cells) * children);
-        shm->waiting = apr_palloc(shm->pool, sizeof(*shm->waiting) * children);
+        shm->cells = apr_palloc(shm->pool, sizeof(void *) * children);
+        shm->waiting = apr_palloc(shm->pool, sizeof(void *) * children);
         for (c = 0; c < children; c++) {
             shm->cells[c] = cells + c * accounts;
             shm->waiting[c] = waiting + c * accounts;
