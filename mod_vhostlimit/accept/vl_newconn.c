@@ -144,8 +144,7 @@ void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state)
 }
 
 /* The same, and sets its timer. */
-static void move_until_locked(vl_newconn_t *newconn, state_e state,
-                                  apr_int64_t until_us)
+static void move_until_locked(vl_newconn_t *newconn, state_e state, apr_int64_t until_us)
 {
     vl_newconn_move_locked(newconn, state);
     vl_wheel_set(vl_newconns->wheel, &newconn->timer, until_us);
@@ -310,7 +309,6 @@ static void reset_locked(vl_newconn_t *newconn)
     vl_newconn_close_locked(newconn);
 }
 
-
 int vl_newconn_linger(int fd, apr_int64_t linger_us)
 {
     vl_newconn_t *newconn;
@@ -390,7 +388,7 @@ void vl_newconn_let_calls(void)
 /* Asks for a slot of the account. The connection is passed at once if a slot is free, or if it is
  * a validation of ACME; otherwise it is queued or deferred. */
 static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
-                             const vl_classified_t *found)
+                                const vl_classified_t *found)
 {
     vl_waiter_t *waiter = &newconn->waiter;
 
@@ -535,14 +533,6 @@ static apr_uint32_t descriptors_locked(void)
     return all;
 }
 
-/* Closes one connection if the connections here use more than their part of the
- * descriptors. The rest is for the MPM's threads. vl_newconn_free_descriptor() chooses it. */
-static void limit_descriptors_locked(void)
-{
-    if (descriptors_locked() / 2 > vl_child.max_lingering)
-        close_one_locked();
-}
-
 int vl_newconn_has_descriptors(void)
 {
     int has;
@@ -571,31 +561,12 @@ static void wait_for_head_locked(vl_newconn_t *newconn, const vl_classified_t *f
                                                                       : newconn->head_bytes;
         newconn->head_bytes = found->bytes;
     }
-    if (watch_locked(newconn, EPOLLET)) {
+    if (watch_locked(newconn, EPOLLET))
         move_until_locked(newconn, INCOMPLETE_HEAD,
-                                     vl_headtime_deadline(
-                                         found->server, found->tls,
-                                         newconn->head_since_us, now_us,
-                                         newconn->head_counted));
-    }
-    else {
+                          vl_headtime_deadline(found->server, found->tls, newconn->head_since_us,
+                                               now_us, newconn->head_counted));
+    else
         pass_locked(newconn);
-    }
-}
-
-/* The first stream of cleartext HTTP/2 tells the site of its connection. Until then
- * the connection counts for the default server of its address. It needs no slot. It is
- * queued only if that server has too many threads of this child. Returns 1 if the
- * connection was passed. */
-static int try_pass_with_thread_locked(vl_newconn_t *newconn, const vl_classified_t *found)
-{
-    if (vl_conf_get(found->server)->mode != VL_MODE_ON
-        || vl_slot_try_occupy(vl_child.shm, found->account) != APR_SUCCESS)
-        return 0;
-    newconn->grant.occupies = 1;
-    newconn->grant.ticket.account = found->account;
-    pass_locked(newconn);
-    return 1;
 }
 
 /* Decides what a classified connection needs: a slot, only a thread, or nothing
@@ -608,8 +579,16 @@ static void admit_locked(vl_newconn_t *newconn, const vl_classified_t *found)
     newconn->head_since_us = 0;
     newconn->head_bytes = newconn->head_counted = 0;
     newconn->http2 = found->http2;
-    if (found->http2 && try_pass_with_thread_locked(newconn, found))
+    /* The first stream of cleartext HTTP/2 tells the site of its connection. Until then the connection
+     * counts for the default server of its address. It needs no slot. It is queued only if that
+     * server has too many threads of this child. */
+    if (found->http2 && conf->mode == VL_MODE_ON
+        && vl_slot_try_occupy(vl_child.shm, found->account) == APR_SUCCESS) {
+        newconn->grant.occupies = 1;
+        newconn->grant.ticket.account = found->account;
+        pass_locked(newconn);
         return;
+    }
     if (conf->mode != VL_MODE_ON || found->exempt
         || !vl_slot_queue(vl_child.shm, found->account)) {
         pass_locked(newconn);
@@ -639,7 +618,7 @@ static void classify(vl_newconn_t *newconn, int at_end)
         break;
     case VL_CLASSIFY_SOME:
         if (at_end)
-            pass_locked(newconn);              /* Apache answers an incomplete request */
+            pass_locked(newconn);       /* Apache answers an incomplete request */
         else
             wait_for_head_locked(newconn, &found);
         break;
@@ -683,7 +662,9 @@ static void add(vl_newconn_t *newconn, state_e state)
 {
     vl_waiters_lock();
     if (state == CLASSIFYING) {
-        limit_descriptors_locked();
+        /* The rest of the descriptors is for the MPM's threads. */
+        if (descriptors_locked() / 2 > vl_child.max_lingering)
+            close_one_locked();
         vl_newconns->accepted++;
     }
     enter_locked(newconn, state);
