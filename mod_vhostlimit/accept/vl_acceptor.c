@@ -310,15 +310,6 @@ static int sleep_ms(void)
     return -1;
 }
 
-/* The rescue process is of use while connections are queued here. */
-static void tend_rescue(apr_int64_t now_us)
-{
-    if (acceptor.state != DORMANT)
-        vl_rescue_start();
-    else if (now_us - acceptor.rests_since_us > RESCUE_US && !vl_newconn_count())
-        vl_rescue_stop();
-}
-
 /* --- events --------------------------------------------------------------- */
 
 /* Called when other children have granted slots, transferred connections or died, or a
@@ -342,18 +333,12 @@ static void handle_wake_up(void)
         receive_transfers();
 }
 
-static int is_listener(const void *source)
-{
-    const int *fd = source, *fds = acceptor.listeners->fds;
-
-    return fd >= fds && fd < fds + acceptor.listeners->n;
-}
-
 static void spread(void);
 
 /* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
 static void wait_for_events(void)
 {
+    const int *fds = acceptor.listeners->fds;
     struct epoll_event events[EVENTS];
     int i, n;
 
@@ -370,8 +355,8 @@ static void wait_for_events(void)
             vl_lease_handle_input();
         else if (source == &transfer_input)
             receive_transfers();
-        else if (is_listener(source))
-            accept_batch((int)((const int *)source - acceptor.listeners->fds));
+        else if ((const int *)source >= fds && (const int *)source < fds + acceptor.listeners->n)
+            accept_batch((int)((const int *)source - fds));
         else
             vl_newconn_handle_event(source, events[i].events);
     }
@@ -543,7 +528,11 @@ static void tick(apr_int64_t now_us)
     mpm_stalled = vl_newconn_tick(now_us);
     vl_engage_tick(vl_child.shm, now_us);
     follow();
-    tend_rescue(now_us);
+    /* The rescue process is of use while connections are queued here. */
+    if (acceptor.state != DORMANT)
+        vl_rescue_start();
+    else if (now_us - acceptor.rests_since_us > RESCUE_US && !vl_newconn_count())
+        vl_rescue_stop();
     if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
@@ -555,15 +544,6 @@ static void tick(apr_int64_t now_us)
 }
 
 /* --- the end -------------------------------------------------------------- */
-
-/* Before a restart the parent advances the generation. Before a graceful stop it removes
- * its pid file. At SIGTERM it does neither until its children have ended. */
-static int server_is_stopping(int at_once)
-{
-    if (at_once && acceptor.generation == ap_scoreboard_image->global->running_generation)
-        return 1;
-    return access(vl_child.pid_file, F_OK) && errno == ENOENT;
-}
 
 /* Takes back connections that were relayed and that no child has received. */
 static void recall_relayed(void)
@@ -596,7 +576,10 @@ static void empty(apr_int64_t elapsed_us, int at_once)
     }
     if (elapsed_us <= WAIT_FOR_OTHERS_US && !at_once)
         return;
-    if (server_is_stopping(at_once)) {
+    /* Before a restart the parent advances the generation. Before a graceful stop it removes its
+     * pid file. At SIGTERM it does neither until its children have ended. */
+    if ((at_once && acceptor.generation == ap_scoreboard_image->global->running_generation)
+        || (access(vl_child.pid_file, F_OK) && errno == ENOENT)) {
         receive_transfers();
         recall_relayed();
         vl_newconn_answer_all();

@@ -31,15 +31,6 @@ static void mpm_asks_locked(void)
         vl_newconn_set_mpm_stalled_locked(0);
 }
 
-static void clear_pass_fd_locked(void)
-{
-    apr_uint64_t count;
-
-    if (vl_newconns->signalled
-        && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
-        vl_newconns->signalled = 0;
-}
-
 int vl_newconn_for_mpm(void)
 {
     return __atomic_load_n(&vl_newconns->signalled, __ATOMIC_RELAXED);
@@ -50,16 +41,16 @@ int vl_newconn_for_mpm(void)
 vl_newconn_t *vl_newconn_next(void)
 {
     vl_newconn_t *newconn;
+    apr_uint64_t count;
 
     vl_waiters_lock();
     mpm_asks_locked();
     newconn = vl_newconn_first_for_mpm_locked();
-    if (newconn) {
+    if (newconn)
         vl_newconn_move_locked(newconn, IN_MPM);
-    }
-    else {
-        clear_pass_fd_locked();
-    }
+    else if (vl_newconns->signalled
+             && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
+        vl_newconns->signalled = 0;
     vl_waiters_unlock();
     return newconn;
 }

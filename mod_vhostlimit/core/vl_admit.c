@@ -298,25 +298,20 @@ int vl_admit_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
                                  with_growth(shm, left, child->threads));
 }
 
-/* Returns the free capacity of child c for an account that already holds all busy threads
- * there. The rest below the capacity threshold is reserved for other accounts. */
-static apr_uint32_t left_for_any_account(const vl_shm_t *shm, apr_uint32_t c)
-{
-    apr_uint32_t left = vl_admit_left(shm, c);
-
-    return vl_admit_more(vl_admit_busy(shm, c), left_growing(shm, c, left)) ? left : 0;
-}
-
 void vl_admit_capacity(vl_shm_t *shm, vl_capacity_t *ret_capacity)
 {
-    apr_uint32_t c;
+    apr_uint32_t c, left;
 
     memset(ret_capacity, 0, sizeof(*ret_capacity));
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    for (c = 0; c < shm->head->columns; c++)
-        *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere)
-            += left_for_any_account(shm, c);
+    for (c = 0; c < shm->head->columns; c++) {
+        /* As for an account that already holds all busy threads there. The rest below the capacity
+         * threshold is reserved for other accounts. */
+        left = vl_admit_left(shm, c);
+        if (vl_admit_more(vl_admit_busy(shm, c), left_growing(shm, c, left)))
+            *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere) += left;
+    }
     ret_capacity->most = vl_admit_most(shm, shm->self);
     ret_capacity->ended = shm->children[shm->self].ended;
     vl_segment_unlock(shm);

@@ -159,23 +159,16 @@ void vl_dispatch_and_unlock(vl_shm_t *shm)
     vl_dispatch_take_and_unlock(shm, NULL, 0);
 }
 
-static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
-{
-    int result;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 0;
-    result = vl_admit_left(shm, c) > 0;
-    vl_segment_unlock(shm);
-    return result;
-}
-
 void vl_dispatch_wake_others(vl_shm_t *shm)
 {
-    apr_uint32_t c;
+    apr_uint32_t c, left;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && has_free_capacity(shm, c))
+        if (c == shm->self || vl_segment_lock_child(shm) != APR_SUCCESS)
+            continue;
+        left = vl_admit_left(shm, c);
+        vl_segment_unlock(shm);
+        if (left)
             wake(shm, c);
     }
 }

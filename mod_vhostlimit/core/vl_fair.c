@@ -517,14 +517,6 @@ apr_int64_t vl_fair_client_idle(const vl_client_entry_t *entry, apr_int64_t now_
     return (apr_int64_t)ticks_since(entry, tick_of(now_us)) * VL_CLIENTS_TICK_US;
 }
 
-/* Returns 1 if client a was charged longer ago than b, or in the same tick and less in all. */
-static int is_less_due(const vl_client_entry_t *a, const vl_client_entry_t *b, apr_uint32_t tick)
-{
-    apr_uint32_t ticks_a = ticks_since(a, tick), ticks_b = ticks_since(b, tick);
-
-    return ticks_a > ticks_b || (ticks_a == ticks_b && a->cpu_us < b->cpu_us);
-}
-
 /* Takes a free entry, or that of the client that has waited longest to be charged again:
  * the others of its site have passed it, so it has nothing to pay for. Returns NULL if
  * another process was quicker. */
@@ -536,8 +528,11 @@ static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account
     apr_uint64_t key;
     int i;
 
+    /* One that was charged longer ago than the other, or in the same tick and less in all. */
     for (i = 0; i < VL_CLIENTS_WAYS && oldest->key; i++, entry++) {
-        if (!entry->key || is_less_due(entry, oldest, tick))
+        apr_uint32_t ticks = ticks_since(entry, tick), most = ticks_since(oldest, tick);
+
+        if (!entry->key || ticks > most || (ticks == most && entry->cpu_us < oldest->cpu_us))
             oldest = entry;
     }
     key = __atomic_load_n(&oldest->key, __ATOMIC_RELAXED);

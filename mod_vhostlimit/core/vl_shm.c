@@ -89,23 +89,18 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     return offset;
 }
 
-/* Returns the number of processors that the server may run on. */
-static apr_uint32_t count_processors(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : (apr_uint32_t)CPU_COUNT(&set);
-}
-
 static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                    apr_uint32_t children)
 {
+    cpu_set_t set;
+
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(shm->pool);
     shm->head->capacity = sites + hosts;
     shm->head->sites = sites;
     shm->head->children = children;
-    shm->head->processors = count_processors();
+    shm->head->processors = sched_getaffinity(0, sizeof(set), &set) ? 1
+                                                                    : (apr_uint32_t)CPU_COUNT(&set);
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);

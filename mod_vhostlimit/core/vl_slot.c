@@ -564,12 +564,6 @@ int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
     return may_grow || count_alive(shm) < max;
 }
 
-static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
-{
-    return !load(&shm->head->asking)
-           && (count_alive(shm) >= max || vl_slot_contended(shm));
-}
-
 int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
 {
     const child_t *child;
@@ -577,7 +571,8 @@ int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
     if (shm->self == NO_CHILD)
         return 0;
     if (load(&shm->head->acceptor))
-        return are_processes_short(shm, max);
+        return !load(&shm->head->asking)
+               && (count_alive(shm) >= max || vl_slot_contended(shm));
     if (!vl_slot_contended(shm))
         return 0;
     child = &shm->children[shm->self];
