@@ -105,7 +105,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
            && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_ACCOUNT) {
+              != VL_NO_FLOW) {
         grant(shm, choice.child, account, wakes);
         choice.is_passed_over = 0;
     }

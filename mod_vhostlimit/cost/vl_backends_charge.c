@@ -101,8 +101,8 @@ static void divide(vl_backends_t *b, backend_t *backend)
         return;
     for (i = 0; i < backend->n_shares; i++) {
         sum += backend->shares[i].ns;
-        if (backend->shares[i].account != VL_NO_ACCOUNT
-            && (last->account == VL_NO_ACCOUNT || backend->shares[i].seen_us > last->seen_us))
+        if (backend->shares[i].account != VL_NO_FLOW
+            && (last->account == VL_NO_FLOW || backend->shares[i].seen_us > last->seen_us))
             last = &backend->shares[i];
     }
     if (backend->n_shares > 1 && !sum && b->now_us - backend->owed_since_us < OWED_MOST_US)
@@ -112,7 +112,7 @@ static void divide(vl_backends_t *b, backend_t *backend)
 
         part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
                    : share == last ? backend->owed_ns : 0;
-        if (part && share->account != VL_NO_ACCOUNT) {
+        if (part && share->account != VL_NO_FLOW) {
             user = vl_backends_table_user(b, share->account);
             user->ns += part;
             user->database_ns += backend->database ? part : 0;

@@ -42,7 +42,7 @@ typedef struct duser_t {            /* a user of the database */
     const char *name;
     int is_named;                   /* the configuration names its account */
     int is_none;                    /* the name of a session that has no user yet, or never */
-    apr_uint32_t account;           /* VL_NO_ACCOUNT: not known, or several */
+    apr_uint32_t account;           /* VL_NO_FLOW: not known, or several */
     struct {
         apr_uint32_t account, n;
     } vote[VOTES];
@@ -52,7 +52,7 @@ typedef struct session_t {
     apr_uint64_t id;                /* of the connection */
     pid_t tid;
     duser_t *user;
-    apr_uint32_t account;           /* VL_NO_ACCOUNT: not known */
+    apr_uint32_t account;           /* VL_NO_FLOW: not known */
     int sleeps;                     /* MariaDB says that it waits for its client */
     int runs;                       /* it wants a processor */
     apr_uint64_t ns;                /* CPU time in the moment */
@@ -226,7 +226,7 @@ static duser_t *user_get(vl_database_t *d, const char *name)
         user->name = apr_pstrdup(d->users_pool, name);
         user->is_none = !strcmp(name, "unauthenticated user") || !strcmp(name, "system user");
         user->account = d->clients->owner(d->clients->data, name);
-        user->is_named = user->account != VL_NO_ACCOUNT;
+        user->is_named = user->account != VL_NO_FLOW;
         if (user->is_named)
             apr_hash_set(d->known, &user->account, sizeof(user->account), user);
         apr_hash_set(d->users, user->name, APR_HASH_KEY_STRING, user);
@@ -260,8 +260,8 @@ static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
         if (user->vote[i].n > user->vote[most].n)
             most = i;
     }
-    user->account = all >= VOTES_LEAST && user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_ACCOUNT;
-    if (user->account != VL_NO_ACCOUNT)
+    user->account = all >= VOTES_LEAST && user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_FLOW;
+    if (user->account != VL_NO_FLOW)
         apr_hash_set(d->known, &user->account, sizeof(user->account), user);
     for (i = 0; all >= VOTES_MOST && i < VOTES; i++)
         user->vote[i].n /= 2;
@@ -284,7 +284,7 @@ static void find_client(vl_database_t *d, const session_t *session, const vl_wai
         client->id = session->id;
         client->pid = vl_proc_client(pid, waits->fd[i]);
         client->inode = inode;
-        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_ACCOUNT)
+        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_FLOW)
             client = NULL;
         else
             apr_hash_set(d->clients_of, &client->id, sizeof(client->id), client);
@@ -292,7 +292,7 @@ static void find_client(vl_database_t *d, const session_t *session, const vl_wai
     if (!client)
         return;
     account = d->clients->whose(d->clients->data, client->pid, client->inode);
-    if (account != VL_NO_ACCOUNT)
+    if (account != VL_NO_FLOW)
         vote(d, session->user, account);
 }
 
@@ -302,7 +302,7 @@ static void find_account(vl_database_t *d, session_t *session)
     const client_t *client;
 
     session->account = session->user->account;
-    if (session->account != VL_NO_ACCOUNT)
+    if (session->account != VL_NO_FLOW)
         return;
     client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
     if (client)
@@ -527,12 +527,12 @@ static void forget_if_full(vl_database_t *d)
 /* If one account waits, and sessions of one user run, the user is the account's. */
 static void exclude(vl_database_t *d)
 {
-    apr_uint32_t account, requests, only = VL_NO_ACCOUNT;
+    apr_uint32_t account, requests, only = VL_NO_FLOW;
     duser_t *user = NULL;
     int i;
 
     for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
-        if (requests && only != VL_NO_ACCOUNT)
+        if (requests && only != VL_NO_FLOW)
             return;
         if (requests)
             only = account;
@@ -546,7 +546,7 @@ static void exclude(vl_database_t *d)
             return;
         user = session->user;
     }
-    if (user && only != VL_NO_ACCOUNT && user->account == VL_NO_ACCOUNT)
+    if (user && only != VL_NO_FLOW && user->account == VL_NO_FLOW)
         vote(d, user, only);
 }
 
@@ -603,7 +603,7 @@ static void learn(vl_database_t *d)
     for (i = 0; i < d->sessions; i++) {
         session_t *session = &d->session[i];
         const int wanted = !session->user->is_none && !session->user->is_named
-                           && (session->user->account == VL_NO_ACCOUNT
+                           && (session->user->account == VL_NO_FLOW
                                || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
 
         waits.n = 0;
@@ -645,7 +645,7 @@ static void divide_rest(vl_database_t *d, apr_uint64_t ns)
             break;
     }
     if (!all && ns)
-        d->clients->used(d->clients->data, VL_NO_ACCOUNT, ns);
+        d->clients->used(d->clients->data, VL_NO_FLOW, ns);
 }
 
 void vl_database_end(vl_database_t *d)
@@ -666,7 +666,7 @@ void vl_database_end(vl_database_t *d)
     for (i = 0; i < d->sessions; i++) {
         const session_t *session = &d->session[i];
 
-        if (session->ns && session->account != VL_NO_ACCOUNT)
+        if (session->ns && session->account != VL_NO_FLOW)
             d->clients->used(d->clients->data, session->account, session->ns);
         else
             rest += session->ns;
@@ -690,7 +690,7 @@ int vl_database_runs(vl_database_t *d, apr_uint32_t account)
 
         known |= session->account == account;
         runs += session->account == account && session->runs;
-        rest += session->account == VL_NO_ACCOUNT && session->runs;
+        rest += session->account == VL_NO_FLOW && session->runs;
     }
     return known ? runs : rest ? -1 : is_known(d, account) ? 0 : -1;
 }

@@ -32,9 +32,9 @@ typedef struct vl_database_t vl_database_t;
 /* What the caller knows of the server's clients. */
 typedef struct vl_database_clients_t {
     void *data;
-    /* Returns the account that the configuration gives the user, or VL_NO_ACCOUNT. */
+    /* Returns the account that the configuration gives the user, or VL_NO_FLOW. */
     apr_uint32_t (*owner)(void *data, const char *user);
-    /* Returns the account that the process works for, or VL_NO_ACCOUNT. pid: of the client, 0 if it is
+    /* Returns the account that the process works for, or VL_NO_FLOW. pid: of the client, 0 if it is
      * unknown. inode: of the server's end. */
     apr_uint32_t (*whose)(void *data, pid_t pid, apr_uint64_t inode);
     /* The n-th account that waits for the server in this round, and how many of its requests do.
@@ -42,7 +42,7 @@ typedef struct vl_database_clients_t {
     int (*waits)(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests);
     /* A process of the server. */
     void (*found)(void *data, pid_t pid, int is_background);
-    /* ns of CPU time in the moment are the account's, or no account's (VL_NO_ACCOUNT). */
+    /* ns of CPU time in the moment are the account's, or no account's (VL_NO_FLOW). */
     void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns);
 } vl_database_clients_t;
 
