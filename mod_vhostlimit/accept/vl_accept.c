@@ -87,22 +87,20 @@ static apr_status_t start(int pass_fd)
     return APR_SUCCESS;
 }
 
-static void open_and_start(void)
-{
-    int pass_fd = vl_acceptor_open(0);
-    apr_status_t rv = pass_fd < 0 ? errno : start(pass_fd);
-
-    if (rv != APR_SUCCESS)
-        vl_acceptor_fail(pass_fd, rv, "its requests wait with their threads");
-}
-
 void vl_accept_child_init(void)
 {
+    apr_status_t rv;
+    int pass_fd;
+
     if (vl_shm_child_wake_fd(vl_child.shm) < 0 || !vl_conf_knows_mpm())
         return;
     accepting.is_set_up = 1;
-    if (vl_listener_is_threaded())
-        open_and_start();
+    if (vl_listener_is_threaded()) {
+        pass_fd = vl_acceptor_open(0);
+        rv = pass_fd < 0 ? errno : start(pass_fd);
+        if (rv != APR_SUCCESS)
+            vl_acceptor_fail(pass_fd, rv, "its requests wait with their threads");
+    }
     else if (!vl_listener_obstacle())
         accepting.replaces_listeners = vl_prefork_child_init();
 }
@@ -120,10 +118,8 @@ void vl_accept_child_begin(void)
 /* child_stopping hook. Prefork calls it for a child that ends alone, too. */
 static void stop_at_once(apr_pool_t *pchild, int graceful)
 {
-    if (accepting.thread && graceful)
-        vl_acceptor_expect_end();
-    else if (accepting.thread)
-        vl_acceptor_stop_at_once();
+    if (accepting.thread)
+        vl_acceptor_expect_end(!graceful);
 }
 #endif
 

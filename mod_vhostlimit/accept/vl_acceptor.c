@@ -101,7 +101,7 @@ static struct {
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     ap_generation_t generation;     /* of this child */
-    int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
+    int at_once;                    /* atomic: see vl_acceptor_expect_end() */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
     int closing;                    /* atomic: the MPM is about to close its listeners */
     int cannot_rest;                /* the MPM cannot accept: this child accepts in both states */
@@ -162,12 +162,6 @@ static void pause_listening(void)
         stop_listening(PAUSED);
 }
 
-static int is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS
-           || error == ENOMEM;
-}
-
 /* Returns 0 if no connection was accepted. When no descriptor is left the listening
  * sockets stay readable, so they leave the epoll set until the next tick. */
 static int accept_one(int i)
@@ -182,7 +176,7 @@ static int accept_one(int i)
         vl_newconn_accepted(fd, &remote, &local->address, local->length);
         return 1;
     }
-    if (!is_shortage(errno))
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return 0;
     if (vl_newconn_free_descriptor() == VL_FREED)
         return 1;
@@ -316,15 +310,6 @@ static int sleep_ms(void)
     return -1;
 }
 
-/* The rescue process is of use while connections are queued here. */
-static void tend_rescue(apr_int64_t now_us)
-{
-    if (acceptor.state != DORMANT)
-        vl_rescue_start();
-    else if (now_us - acceptor.rests_since_us > RESCUE_US && !vl_newconn_count())
-        vl_rescue_stop();
-}
-
 /* --- events --------------------------------------------------------------- */
 
 /* Called when other children have granted slots, transferred connections or died, or a
@@ -348,18 +333,12 @@ static void handle_wake_up(void)
         receive_transfers();
 }
 
-static int is_listener(const void *source)
-{
-    const int *fd = source, *fds = acceptor.listeners->fds;
-
-    return fd >= fds && fd < fds + acceptor.listeners->n;
-}
-
 static void spread(void);
 
 /* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
 static void wait_for_events(void)
 {
+    const int *fds = acceptor.listeners->fds;
     struct epoll_event events[EVENTS];
     int i, n;
 
@@ -376,8 +355,8 @@ static void wait_for_events(void)
             vl_lease_handle_input();
         else if (source == &transfer_input)
             receive_transfers();
-        else if (is_listener(source))
-            accept_batch((int)((const int *)source - acceptor.listeners->fds));
+        else if ((const int *)source >= fds && (const int *)source < fds + acceptor.listeners->n)
+            accept_batch((int)((const int *)source - fds));
         else
             vl_newconn_handle_event(source, events[i].events);
     }
@@ -412,7 +391,7 @@ static int transfer_batch(vl_take_e which, apr_size_t max)
     vl_batch_t batch;
     apr_size_t sent, i;
 
-    vl_newconn_take(which, max, &batch);
+    vl_newconn_take(which, max < VL_TRANSFER_MAX ? max : VL_TRANSFER_MAX, &batch);
     if (!batch.n)
         return 0;
     sent = send_batch(&batch, 0);
@@ -426,13 +405,6 @@ static void transfer_all(void)
 {
     while (transfer_batch(VL_TAKE_WAITING, VL_TRANSFER_MAX))
         ;
-}
-
-/* Transfers queued connections, as many as other children have threads for. */
-static void transfer_queued(const vl_capacity_t *capacity)
-{
-    transfer_batch(VL_TAKE_QUEUED, capacity->elsewhere < VL_TRANSFER_MAX ? capacity->elsewhere
-                                                                         : VL_TRANSFER_MAX);
 }
 
 /* Transfers queued connections to children with free threads when this one has none left.
@@ -449,7 +421,7 @@ static void spread(void)
     acceptor.spread_us = now_us;
     vl_admit_capacity(vl_child.shm, &capacity);
     if (!capacity.here && capacity.elsewhere)
-        transfer_queued(&capacity);
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
 }
 
 void vl_acceptor_while_stalled(apr_int64_t now_us)
@@ -495,15 +467,6 @@ static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
     vl_charge_kills(vl_child.shm, account, kills);
 }
 
-/* One child does this for all until it ends. */
-static void read_kernel(apr_int64_t now_us)
-{
-    if (!vl_charge_credit(vl_child.shm, now_us))
-        return;
-    vl_kills_child_read(vl_child.kills, count_kills, NULL);
-    vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
-}
-
 /* Decides whether this child accepts connections until the next tick, and which ones it
  * exchanges with other children. mpm_stalled: the MPM takes no connections.
  *
@@ -534,7 +497,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
             resume_listening();
         else
             pause_listening();
-        transfer_queued(&capacity);
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
     }
     else {
         if (acceptor.state != FULL && vl_shm_child_is_standby(vl_child.shm, now_us))
@@ -556,13 +519,20 @@ static void tick(apr_int64_t now_us)
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_refusals(vl_meter_thread_us());
-    read_kernel(now_us);
+    if (vl_charge_credit(vl_child.shm, now_us)) {       /* one child does this for all until it ends */
+        vl_kills_child_read(vl_child.kills, count_kills, NULL);
+        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
+    }
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);
     vl_engage_tick(vl_child.shm, now_us);
     follow();
-    tend_rescue(now_us);
+    /* The rescue process is of use while connections are queued here. */
+    if (acceptor.state != DORMANT)
+        vl_rescue_start();
+    else if (now_us - acceptor.rests_since_us > RESCUE_US && !vl_newconn_count())
+        vl_rescue_stop();
     if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
@@ -574,22 +544,6 @@ static void tick(apr_int64_t now_us)
 }
 
 /* --- the end -------------------------------------------------------------- */
-
-/* Before a restart the parent advances the generation. Before a graceful stop it removes
- * its pid file. At SIGTERM it does neither until its children have ended. */
-static int server_is_stopping(int at_once)
-{
-    if (at_once && acceptor.generation == ap_scoreboard_image->global->running_generation)
-        return 1;
-    return access(vl_child.pid_file, F_OK) && errno == ENOENT;
-}
-
-/* Returns 1 if another process receives what is transferred. */
-static int can_transfer(void)
-{
-    return acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
-                               : vl_shm_child_count_active(vl_child.shm) > 0;
-}
 
 /* Takes back connections that were relayed and that no child has received. */
 static void recall_relayed(void)
@@ -615,13 +569,17 @@ static int has_connections(void)
  * answered with 503. at_once: all children end now, and others start after them. */
 static void empty(apr_int64_t elapsed_us, int at_once)
 {
-    if (can_transfer() && !at_once) {
+    if (!at_once && (acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
+                                         : vl_shm_child_count_active(vl_child.shm) > 0)) {
         transfer_all();
         return;
     }
     if (elapsed_us <= WAIT_FOR_OTHERS_US && !at_once)
         return;
-    if (server_is_stopping(at_once)) {
+    /* Before a restart the parent advances the generation. Before a graceful stop it removes its
+     * pid file. At SIGTERM it does neither until its children have ended. */
+    if ((at_once && acceptor.generation == ap_scoreboard_image->global->running_generation)
+        || (access(vl_child.pid_file, F_OK) && errno == ENOENT)) {
         receive_transfers();
         recall_relayed();
         vl_newconn_answer_all();
@@ -664,15 +622,12 @@ static void drain(void)
     vl_lease_child_end();
 }
 
-void vl_acceptor_expect_end(void)
+void vl_acceptor_expect_end(int at_once)
 {
+    if (at_once)
+        __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
     vl_dispatch_wake_self(vl_child.shm);
-}
-
-void vl_acceptor_stop_at_once(void)
-{
-    __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
 }
 
 int vl_acceptor_is_stopping(void)

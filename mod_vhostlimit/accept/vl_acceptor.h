@@ -38,11 +38,10 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals);
 /* Any thread: vl_acceptor_run() is to return soon. Returns 0 if the acceptor cannot be
  * woken. */
 int vl_acceptor_stop(void);
-/* Any thread: all children of the server end now (SIGTERM, SIGHUP), so what
- * vl_acceptor_run() does at its end takes 0.2 s at most. */
-void vl_acceptor_stop_at_once(void);
-/* The MPM is about to close its listeners: a sleeping acceptor looks for that from now on. */
-void vl_acceptor_expect_end(void);
+/* Any thread: the MPM is about to close its listeners, so a sleeping acceptor looks for that from now
+ * on. at_once: all children of the server end now (SIGTERM, SIGHUP), so what vl_acceptor_run() does at
+ * its end takes 0.2 s at most. */
+void vl_acceptor_expect_end(int at_once);
 /* Returns 1 after vl_acceptor_stop(). Any thread. */
 int vl_acceptor_is_stopping(void);
 

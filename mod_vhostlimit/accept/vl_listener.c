@@ -75,20 +75,10 @@ int vl_listener_is_threaded(void)
            && threaded != AP_MPMQ_NOT_SUPPORTED;
 }
 
-/* Returns 1 if there are enough children for one of them to be the acceptor only
- * (vl_prefork.h). */
-static int can_spare_child(void)
-{
-    int daemons = 1;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    return daemons > 1 && !vl_is_one_process();
-}
-
 const char *vl_listener_obstacle(void)
 {
     const ap_listen_rec *lr;
-    int http = 0, others = 0;
+    int http = 0, others = 0, daemons = 1;
 
     for (lr = ap_listeners; lr; lr = lr->next) {
         http += is_http(lr);
@@ -101,7 +91,9 @@ const char *vl_listener_obstacle(void)
     if (!http || (others && !is_async()))
         return "a listener has another protocol than http and https. Use the event MPM, or "
                "remove the listener";
-    if (!vl_listener_is_threaded() && !can_spare_child())
+    /* Under prefork one child process is the acceptor only (vl_prefork.h). */
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    if (!vl_listener_is_threaded() && (daemons <= 1 || vl_is_one_process()))
         return "the server has one process only. Raise MaxRequestWorkers";
     return NULL;
 }

@@ -1,29 +1,555 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Classification of new connections by the acceptor. */
-#include "accept/vl_newconn_table.h"
+/* A new connection, until the MPM gets it: the table of connections and their states, what the
+ * acceptor reads of them, the queue for a slot, deadlines, and connections that end without the MPM.
+ * vl_newconn_out.c has the ways out of this child. */
+#include "accept/vl_newconn_int.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include "accept/vl_newconn_answer.h"
-#include "accept/vl_newconn_queue.h"
 #include "accept/vl_classify.h"
+#include "accept/vl_rescue.h"
 #include "base/vl_clock.h"
 #include "config/vl_headtime.h"
-#include "core/vl_slot.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_duty.h"
+#include "core/vl_engage.h"
+#include "core/vl_shm_child.h"
+#include "lease/vl_lease.h"
 
-static void pass(vl_newconn_t *newconn)
+/* A connection that is queued for longer is watched for the close of its client. A
+ * shorter one is checked before it is passed to the MPM, which saves two system calls. */
+#define WATCH_CLOSE_US 100000
+/* A connection that was queued for longer is checked for a client that has gone. */
+#define PROBE_US 10000
+/* Connections that are refused in a tenth of a second: 50 in all children, at least 4
+ * in each. The others are refused later. So a flood beyond the queue costs a bounded
+ * part of the CPU time, however large it is. */
+#define REFUSALS_ALL 50
+#define REFUSALS_EACH 4
+/* The MPM is stalled if pass_fd has been readable and the MPM has not asked for a
+ * connection for as long. */
+#define MPM_STALLED_US (100 * 1000)
+/* Assumed cost of a refusal until enough connections have been counted. */
+#define REFUSAL_US 50
+/* Connections over which the cost is averaged. */
+#define MEASURE_MIN 32
+/* Bytes of input that are discarded in one call, so that other connections are not
+ * delayed. */
+#define DRAIN_SIZE (1 << 16)
+
+child_newconns_t *vl_newconns;
+
+/* Frees the records when the child ends. The MPM closes the connections in IN_MPM later,
+ * with cleanup_conninfo(), which then does nothing. */
+static apr_status_t free_records(void *unused)
 {
+    state_e state;
+    vl_newconn_t *newconn;
+
+    for (state = CLASSIFYING; state < STATES; state++) {
+        while ((newconn = vl_newconn_first_locked(state))) {
+            APR_RING_REMOVE(newconn, link);
+            free(newconn);
+        }
+    }
+    return APR_SUCCESS;
+}
+
+int vl_newconn_child_init(int epoll_fd)
+{
+    static child_newconns_t of_child;       /* pools of connections outlive pchild */
+    int i;
+
+    vl_newconns = &of_child;
+    vl_newconns->wheel = vl_wheel_create(vl_child.pool, vl_clock_us());
+    vl_newconns->epoll_fd = epoll_fd;
+    vl_newconns->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    for (i = 0; i < STATES; i++)
+        APR_RING_INIT(&vl_newconns->ring[i], vl_newconn_t, link);
+    apr_pool_cleanup_register(vl_child.pool, NULL, free_records,
+                              apr_pool_cleanup_null);
+    return vl_newconns->pass_fd;
+}
+
+/* --- the lists of the states ---------------------------------------------- */
+
+/* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
+ * short. */
+static vl_newconn_t *create(int fd)
+{
+    vl_newconn_t *newconn = calloc(1, sizeof(*newconn));
+
+    if (!newconn) {
+        vl_rescue_forget(fd);
+        close(fd);
+        return NULL;
+    }
+    newconn->fd = fd;
+    return newconn;
+}
+
+static void unlink_locked(vl_newconn_t *newconn)
+{
+    vl_wheel_clear(&newconn->timer);
+    APR_RING_REMOVE(newconn, link);
+    vl_newconns->count[newconn->state]--;
+}
+
+/* All processes use the same clock (vl_clock.h), so the times are valid in another
+ * child. */
+vl_passed_t vl_newconn_known(const vl_newconn_t *newconn)
+{
+    vl_passed_t known = { 0 };
+
+    if (newconn->was_queued)
+        known.since_us = newconn->waiter.since_us;
+    else if (newconn->state == TRANSFER_FAILED)
+        known.since_us = newconn->queued_since_us;
+    else
+        known.began_us = newconn->head_since_us;
+    return known;
+}
+
+/* Puts a record that is in no state into this one. */
+static void enter_locked(vl_newconn_t *newconn, state_e state)
+{
+    vl_passed_t known;
+
+    newconn->state = state;
+    APR_RING_INSERT_TAIL(&vl_newconns->ring[state], newconn, vl_newconn_t, link);
+    vl_newconns->count[state]++;
+    if (state == INCOMPLETE_HEAD || state == QUEUED || state == FOR_MPM
+        || state == TRANSFER_FAILED) {
+        known = vl_newconn_known(newconn);
+        vl_rescue_note(newconn->fd, &known);
+    }
+    else if (state != IN_MPM) {         /* where it is noted as it was FOR_MPM */
+        vl_rescue_forget(newconn->fd);
+    }
+}
+
+void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state)
+{
+    unlink_locked(newconn);
+    enter_locked(newconn, state);
+}
+
+/* The same, and sets its timer. */
+static void move_until_locked(vl_newconn_t *newconn, state_e state, apr_int64_t until_us)
+{
+    vl_newconn_move_locked(newconn, state);
+    vl_wheel_set(vl_newconns->wheel, &newconn->timer, until_us);
+}
+
+vl_newconn_t *vl_newconn_first_locked(state_e state)
+{
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): free_records() removes each from its ring */
+    return APR_RING_EMPTY(&vl_newconns->ring[state], vl_newconn_t, link)
+           ? NULL : APR_RING_FIRST(&vl_newconns->ring[state]);
+}
+
+/* --- the epoll set -------------------------------------------------------- */
+
+/* Watches the connection for input. how: EPOLLET, or 0 for a lingering connection,
+ * which is read in parts and may have sent input before. Returns 0 if it cannot be
+ * watched. */
+static int watch_locked(vl_newconn_t *newconn, apr_uint32_t how)
+{
+    struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | how, { .ptr = newconn } };
+    int op = newconn->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (newconn->watched == WATCHED_FOR_INPUT && how)
+        return 1;
+    if (!epoll_ctl(vl_newconns->epoll_fd, op, newconn->fd, &ev))
+        newconn->watched = WATCHED_FOR_INPUT;
+    return newconn->watched == WATCHED_FOR_INPUT;
+}
+
+/* Watches a QUEUED connection only for its close. Does nothing if it is watched
+ * already. */
+static void watch_close_locked(vl_newconn_t *newconn)
+{
+    struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = newconn } };
+
+    if (!newconn->watched
+        && !epoll_ctl(vl_newconns->epoll_fd, EPOLL_CTL_ADD, newconn->fd, &ev))
+        newconn->watched = WATCHED_FOR_CLOSE;
+}
+
+/* --- the ends of a connection here ---------------------------------------- */
+
+/* Moves the connection to FOR_MPM. The first one makes pass_fd readable;
+ * vl_newconn_next() clears it when the list is empty. */
+static void pass_locked(vl_newconn_t *newconn)
+{
+    apr_uint64_t one = 1;
+
+    vl_newconn_move_locked(newconn, FOR_MPM);
+    if (!vl_newconns->signalled) {
+        vl_newconns->signalled = write(vl_newconns->pass_fd, &one, sizeof(one))
+                                 == sizeof(one);
+        vl_newconns->signalled_us = vl_clock_us();
+    }
+}
+
+void vl_newconn_release_locked(vl_newconn_t *newconn)
+{
+    vl_rescue_forget(newconn->fd);
+    if (newconn->conninfo)
+        newconn->conninfo->newconn = NULL;
+    newconn->conninfo = NULL;
+    if (!newconn->watched) {
+        unlink_locked(newconn);
+        free(newconn);
+        return;
+    }
+    epoll_ctl(vl_newconns->epoll_fd, EPOLL_CTL_DEL, newconn->fd, NULL);
+    vl_newconn_move_locked(newconn, RELEASED);
+}
+
+void vl_newconn_close_locked(vl_newconn_t *newconn)
+{
+    int fd = newconn->fd;
+
+    vl_newconn_release_locked(newconn);
+    close(fd);
+}
+
+void vl_newconn_linger_locked(vl_newconn_t *newconn, apr_int64_t linger_us)
+{
+    shutdown(newconn->fd, SHUT_WR);
+    if (watch_locked(newconn, 0))
+        move_until_locked(newconn, LINGERING, vl_clock_us() + linger_us);
+    else
+        vl_newconn_close_locked(newconn);
+}
+
+/* Closes the oldest LINGERING connections until one more fits the limit. */
+static void limit_lingering_locked(void)
+{
+    while (vl_newconns->count[LINGERING] >= vl_child.max_lingering)
+        vl_newconn_close_locked(vl_newconn_first_locked(LINGERING));
+}
+
+/* --- connections that end without the MPM ------------------------------------ */
+
+/* The CPU time of the acceptor per connection, from accept() to close(), is taken as
+ * the cost of a refusal. The kernel's own work for the connection is not included. */
+void vl_newconn_measure_refusals(apr_int64_t cpu_us)
+{
+    static apr_int64_t last_us;
+    static apr_uint32_t last_accepted;
+    apr_uint32_t n = vl_newconns->accepted - last_accepted;
+
+    if (last_us && n < MEASURE_MIN)
+        return;
+    if (last_us)
+        vl_newconns->refusal_us = vl_average(
+            vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US,
+            (apr_uint64_t)(cpu_us - last_us) / n);
+    last_us = cpu_us;
+    last_accepted += n;
+}
+
+/* Reads and discards a part of the input. Returns 0 at the end of the input. */
+static int discard_input(int fd)
+{
+    static char discarded[DRAIN_SIZE];      /* MSG_TRUNC leaves it unwritten: tcp(7) */
+    ssize_t n = recv(fd, discarded, sizeof(discarded),
+                     MSG_TRUNC | MSG_DONTWAIT);
+
+    return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
+/* Returns 1 if the request line has arrived completely. Empty lines before it do not
+ * count. */
+static int has_request_line(int fd)
+{
+    char bytes[8192];
+    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    ssize_t i = 0;
+
+    while (i < n && (bytes[i] == '\r' || bytes[i] == '\n'))
+        i++;
+    return i < n && memchr(bytes + i, '\n', (size_t)(n - i)) != NULL;
+}
+
+/* ap_read_request() answers and logs a request whose line has arrived. Otherwise it sends
+ * nothing, and no worker is needed. */
+static void time_out_locked(vl_newconn_t *newconn)
+{
+    if (!newconn->client.tls && has_request_line(newconn->fd)) {
+        newconn->ready = newconn->grant.late = 1;
+        pass_locked(newconn);
+        return;
+    }
+    discard_input(newconn->fd);
+    limit_lingering_locked();
+    vl_newconn_linger_locked(newconn, SHORT_LINGER_US);
+}
+
+/* Refuses a connection with a reset, because descriptors are short. The refusal is counted and
+ * charged to the account. */
+static void reset_locked(vl_newconn_t *newconn)
+{
+    const struct linger reset = { 1, 0 };
+
+    vl_slot_reset(vl_child.shm, newconn->waiter.account,
+                  vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US);
+    setsockopt(newconn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    vl_newconn_close_locked(newconn);
+}
+
+int vl_newconn_linger(int fd, apr_int64_t linger_us)
+{
+    vl_newconn_t *newconn;
+    int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (copy_fd < 0)
+        return 0;
+    newconn = create(copy_fd);
+    if (!newconn)
+        return 0;
     vl_waiters_lock();
-    vl_newconn_pass_locked(newconn);
+    limit_lingering_locked();
+    enter_locked(newconn, CLASSIFYING);
+    vl_newconn_linger_locked(newconn, linger_us);
+    vl_waiters_unlock();
+    /* The acceptor may sleep without an end. */
+    if (vl_engage_is_dormant(vl_child.shm))
+        vl_dispatch_wake_self(vl_child.shm);
+    return 1;
+}
+
+/* --- the queue for a slot ---------------------------------------------------- */
+
+/* The done() callback of the waiters. */
+static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                        vl_reason_e refused)
+{
+    vl_newconn_t *newconn = (vl_newconn_t *)waiter;
+
+    newconn->grant.holds = ticket != NULL;
+    newconn->grant.ticket.account = waiter->account;
+    if (ticket)
+        newconn->grant.ticket = *ticket;
+    newconn->grant.refused = refused;
+    newconn->grant.reset = refused == VL_REASON_QUEUE && newconn->client.tls;
+    pass_locked(newconn);
+}
+
+/* Returns the client's port if the client is on this machine: a connection to one of its own
+ * addresses comes from the same address. Returns 0 otherwise. */
+static int own_port(const vl_newconn_t *newconn)
+{
+    const struct sockaddr_in *local = (const struct sockaddr_in *)&newconn->local;
+    const struct sockaddr_in *remote = (const struct sockaddr_in *)&newconn->remote;
+    const struct sockaddr_in6 *local6 = (const struct sockaddr_in6 *)&newconn->local;
+    const struct sockaddr_in6 *remote6 = (const struct sockaddr_in6 *)&newconn->remote;
+
+    if (newconn->local.ss_family == AF_INET)
+        return local->sin_addr.s_addr == remote->sin_addr.s_addr ? ntohs(remote->sin_port) : 0;
+    return newconn->local.ss_family == AF_INET6
+           && IN6_ARE_ADDR_EQUAL(&local6->sin6_addr, &remote6->sin6_addr)
+           ? ntohs(remote6->sin6_port) : 0;
+}
+
+void vl_newconn_let_calls(void)
+{
+    vl_newconn_t *newconn, *next;
+    vl_ticket_t ticket;
+    int port;
+
+    vl_waiters_lock();
+    for (newconn = APR_RING_FIRST(&vl_newconns->ring[QUEUED]);
+         newconn != APR_RING_SENTINEL(&vl_newconns->ring[QUEUED], vl_newconn_t, link);
+         newconn = next) {
+        next = APR_RING_NEXT(newconn, link);
+        port = own_port(newconn);
+        if (!port || !vl_duty_call(vl_child.shm, port)
+            || vl_slot_ask(vl_child.shm, newconn->waiter.account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
+            continue;
+        vl_waiters_remove_locked(&newconn->waiter);
+        ticket.client = newconn->waiter.client;
+        done_locked(&newconn->waiter, &ticket, VL_REASON_NONE);
+    }
     vl_waiters_unlock();
 }
+
+/* Asks for a slot of the account. The connection is passed at once if a slot is free, or if it is
+ * a validation of ACME; otherwise it is queued or deferred. */
+static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
+                                const vl_classified_t *found)
+{
+    vl_waiter_t *waiter = &newconn->waiter;
+
+    waiter->account = found->account;
+    waiter->client = found->client;
+    waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
+                                                : vl_clock_us();
+    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
+    waiter->done = done_locked;
+    newconn->grant.timeout_us = conf->queue_timeout;
+    waiter->may_defer = 1;
+    newconn->was_queued = 1;
+    move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
+    if ((found->acme
+         && vl_slot_ask(vl_child.shm, found->account, VL_ASK_CALL, 0, &newconn->grant.ticket) == APR_SUCCESS)
+        || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
+        newconn->grant.holds = 1;
+        newconn->grant.ticket.client = found->client;
+        newconn->was_queued = newconn->queued_since_us != 0;
+        pass_locked(newconn);
+    }
+    else if (own_port(newconn)) {
+        vl_duty_tell(vl_child.shm, VL_UNTIL_CALLS);
+    }
+}
+
+apr_uint32_t vl_newconn_queued(void)
+{
+    return __atomic_load_n(&vl_newconns->count[QUEUED], __ATOMIC_RELAXED);
+}
+
+vl_newconn_t *vl_newconn_unqueue_locked(int queued)
+{
+    return (vl_newconn_t *)vl_waiters_evict_locked(done_locked, queued);
+}
+
+void vl_newconn_set_mpm_stalled_locked(int stalled)
+{
+    vl_newconns->mpm_stalled = stalled;
+    vl_shm_child_pause(vl_child.shm, stalled);
+    vl_waiters_take_locked();
+}
+
+void vl_newconn_return_grant_locked(vl_grant_t *grant)
+{
+    if (grant->holds)
+        vl_slot_end(vl_child.shm, &grant->ticket, NULL);
+    if (grant->occupies)
+        vl_slot_unoccupy(vl_child.shm, grant->ticket.account);
+    grant->holds = grant->occupies = 0;
+}
+
+/* Clears a grant that holds neither a slot nor a thread. */
+static void clear_grant(vl_newconn_t *newconn)
+{
+    newconn->ready = 0;
+    newconn->was_queued = 0;
+    memset(&newconn->grant, 0, sizeof(newconn->grant));
+}
+
+/* --- clients that have gone: see vl_client.h ------------------------------ */
+
+/* The client of a connection in QUEUED or FOR_MPM has gone: counts it, returns its grant
+ * or leaves the queue, and closes the connection. */
+static void drop_gone_locked(vl_newconn_t *newconn)
+{
+    vl_slot_gone(vl_child.shm, newconn->waiter.account,
+                 vl_clock_us() - newconn->waiter.since_us);
+    if (newconn->state == QUEUED)
+        vl_waiters_remove_locked(&newconn->waiter);
+    else
+        vl_newconn_return_grant_locked(&newconn->grant);
+    vl_newconn_close_locked(newconn);
+    vl_waiters_take_locked();
+}
+
+/* Connections that were queued for a short time are not checked, because the check is a
+ * system call. */
+vl_newconn_t *vl_newconn_first_for_mpm_locked(void)
+{
+    vl_newconn_t *newconn;
+
+    while ((newconn = vl_newconn_first_locked(FOR_MPM)) && newconn->was_queued
+           && vl_clock_us() - newconn->waiter.since_us > PROBE_US
+           && vl_client_is_gone(&newconn->client, newconn->fd,
+                                vl_client_events(newconn->fd)))
+        drop_gone_locked(newconn);
+    return newconn;
+}
+
+/* --- shortage of descriptors ---------------------------------------------- */
+
+/* Closes one connection because descriptors are short. Returns whether one is closed
+ * now, will be closed soon, or none can be. It chooses in this order:
+ * 1. the oldest lingering connection;
+ * 2. the newest connection of the site with most queued connections here, if their
+ *    number is at least that of connections with incomplete heads, and at least that
+ *    of connections with leases; so a flood closes its own connections;
+ * 3. a connection that the MPM has (vl_lease_close_one_locked());
+ * 4. the oldest connection with an incomplete head. */
+static vl_freed_e close_one_locked(void)
+{
+    vl_newconn_t *newconn = vl_newconn_first_locked(LINGERING);
+    apr_uint32_t waiting;
+    vl_waiter_t *newest;
+
+    if (!newconn) {
+        newest = vl_waiters_newest_of_longest_locked(done_locked, &waiting);
+        if (newest && waiting >= vl_newconns->count[INCOMPLETE_HEAD]
+            && waiting >= vl_lease_descriptors()) {
+            vl_waiters_remove_locked(newest);
+            reset_locked((vl_newconn_t *)newest);
+            return VL_FREED;
+        }
+        if (vl_lease_close_one_locked())
+            return VL_FREED_SOON;
+        newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
+    }
+    if (!newconn)
+        return VL_FREED_NONE;
+    vl_newconn_close_locked(newconn);
+    return VL_FREED;
+}
+
+vl_freed_e vl_newconn_free_descriptor(void)
+{
+    vl_freed_e freed;
+
+    vl_waiters_lock();
+    freed = close_one_locked();
+    vl_waiters_unlock();
+    return freed;
+}
+
+static apr_uint32_t descriptors_locked(void)
+{
+    apr_uint32_t all = vl_lease_descriptors();
+    int i;
+
+    for (i = 0; i < STATES; i++)
+        all += i == IN_MPM || i == RELEASED ? 0 : vl_newconns->count[i];
+    return all;
+}
+
+int vl_newconn_has_descriptors(void)
+{
+    int has;
+
+    vl_waiters_lock();
+    has = descriptors_locked() < vl_child.max_lingering;
+    vl_waiters_unlock();
+    return has;
+}
+
+/* --- classification ---------------------------------------------------------- */
 
 /* Waits for more of the head, outside of the queues and for as long as Apache would
  * wait. If epoll fails the connection is passed to the MPM.
  * With MinRate mod_reqtimeout begins to wait for the rest of a line before it counts the bytes
  * that have just arrived of it (reqtimeout_filter()). */
-static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
+static void wait_for_head_locked(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     apr_int64_t now_us = vl_clock_us();
 
@@ -35,45 +561,17 @@ static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
                                                                       : newconn->head_bytes;
         newconn->head_bytes = found->bytes;
     }
-    vl_waiters_lock();
-    if (vl_newconn_watch_locked(newconn, EPOLLET)) {
-        vl_newconn_move_until_locked(newconn, INCOMPLETE_HEAD,
-                                     vl_headtime_deadline(
-                                         found->server, found->tls,
-                                         newconn->head_since_us, now_us,
-                                         newconn->head_counted));
-    }
-    else {
-        vl_newconn_pass_locked(newconn);
-    }
-    vl_waiters_unlock();
-}
-
-static void close_connection(vl_newconn_t *newconn)
-{
-    vl_waiters_lock();
-    vl_newconn_close_locked(newconn);
-    vl_waiters_unlock();
-}
-
-/* The first stream of cleartext HTTP/2 tells the site of its connection. Until then
- * the connection counts for the default server of its address. It needs no slot. It is
- * queued only if that server has too many threads of this child. Returns 1 if the
- * connection was passed. */
-static int try_pass_with_thread(vl_newconn_t *newconn, const vl_classified_t *found)
-{
-    if (vl_conf_get(found->server)->mode != VL_MODE_ON
-        || vl_slot_try_occupy(vl_child.shm, found->account) != APR_SUCCESS)
-        return 0;
-    newconn->grant.occupies = 1;
-    newconn->grant.ticket.account = found->account;
-    pass(newconn);
-    return 1;
+    if (watch_locked(newconn, EPOLLET))
+        move_until_locked(newconn, INCOMPLETE_HEAD,
+                          vl_headtime_deadline(found->server, found->tls, newconn->head_since_us,
+                                               now_us, newconn->head_counted));
+    else
+        pass_locked(newconn);
 }
 
 /* Decides what a classified connection needs: a slot, only a thread, or nothing
  * because its site is not limited or the request is exempt. */
-static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
+static void admit_locked(vl_newconn_t *newconn, const vl_classified_t *found)
 {
     const vl_conf_t *conf = vl_conf_get(found->server);
 
@@ -81,18 +579,26 @@ static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
     newconn->head_since_us = 0;
     newconn->head_bytes = newconn->head_counted = 0;
     newconn->http2 = found->http2;
-    if (found->http2 && try_pass_with_thread(newconn, found))
+    /* The first stream of cleartext HTTP/2 tells the site of its connection. Until then the connection
+     * counts for the default server of its address. It needs no slot. It is queued only if that
+     * server has too many threads of this child. */
+    if (found->http2 && conf->mode == VL_MODE_ON
+        && vl_slot_try_occupy(vl_child.shm, found->account) == APR_SUCCESS) {
+        newconn->grant.occupies = 1;
+        newconn->grant.ticket.account = found->account;
+        pass_locked(newconn);
         return;
+    }
     if (conf->mode != VL_MODE_ON || found->exempt
         || !vl_slot_queue(vl_child.shm, found->account)) {
-        pass(newconn);
+        pass_locked(newconn);
         return;
     }
     newconn->ready = !found->tls && !found->http2;
     newconn->client.tls = found->tls;
     newconn->client.http11 = found->http11 && !found->http2;
     newconn->client.probed = 0;
-    vl_newconn_request_slot(newconn, conf, found);
+    request_slot_locked(newconn, conf, found);
 }
 
 /* Reads the first bytes of a connection in CLASSIFYING, and moves it to its next state.
@@ -104,27 +610,29 @@ static void classify(vl_newconn_t *newconn, int at_end)
                                        &newconn->remote, newconn->addr_len,
                                        &found);
 
-    vl_newconn_clear_grant(newconn);
+    clear_grant(newconn);
+    vl_waiters_lock();
     switch (result) {
     case VL_CLASSIFY_ALL:
-        admit(newconn, &found);
+        admit_locked(newconn, &found);
         break;
     case VL_CLASSIFY_SOME:
         if (at_end)
-            pass(newconn);              /* Apache answers an incomplete request */
+            pass_locked(newconn);       /* Apache answers an incomplete request */
         else
-            wait_for_head(newconn, &found);
+            wait_for_head_locked(newconn, &found);
         break;
     case VL_CLASSIFY_NOTHING:
         if (at_end)
-            close_connection(newconn);
+            vl_newconn_close_locked(newconn);
         else
-            wait_for_head(newconn, &found);
+            wait_for_head_locked(newconn, &found);
         break;
     case VL_CLASSIFY_CLOSED:
-        close_connection(newconn);
+        vl_newconn_close_locked(newconn);
         break;
     }
+    vl_waiters_unlock();
 }
 
 static void find_local(vl_newconn_t *newconn)
@@ -138,7 +646,7 @@ static void find_local(vl_newconn_t *newconn)
  * memory. */
 static vl_newconn_t *make_received(int fd, const vl_passed_t *passed)
 {
-    vl_newconn_t *newconn = vl_newconn_create(fd);
+    vl_newconn_t *newconn = create(fd);
     socklen_t length = sizeof(newconn->remote);
 
     if (!newconn)
@@ -154,17 +662,19 @@ static void add(vl_newconn_t *newconn, state_e state)
 {
     vl_waiters_lock();
     if (state == CLASSIFYING) {
-        vl_newconn_limit_descriptors_locked();
+        /* The rest of the descriptors is for the MPM's threads. */
+        if (descriptors_locked() / 2 > vl_child.max_lingering)
+            close_one_locked();
         vl_newconns->accepted++;
     }
-    vl_newconn_enter_locked(newconn, state);
+    enter_locked(newconn, state);
     vl_waiters_unlock();
 }
 
 void vl_newconn_accepted(int fd, const struct sockaddr_storage *remote,
                          const struct sockaddr_storage *local, socklen_t local_length)
 {
-    vl_newconn_t *newconn = vl_newconn_create(fd);
+    vl_newconn_t *newconn = create(fd);
 
     if (!newconn)
         return;
@@ -206,12 +716,12 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
         classify_again = 1;
         break;
     case LINGERING:
-        if (!vl_newconn_discard_input(newconn->fd))
+        if (!discard_input(newconn->fd))
             vl_newconn_close_locked(newconn);
         break;
     case QUEUED:
         if (vl_client_is_gone(&newconn->client, newconn->fd, events))
-            vl_newconn_drop_gone_locked(newconn);
+            drop_gone_locked(newconn);
         break;
     default:
         break;
@@ -221,25 +731,104 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
         classify(newconn, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
 
-static vl_newconn_t *next_failed_transfer(void)
-{
-    vl_newconn_t *newconn;
-
-    vl_waiters_lock();
-    newconn = vl_newconn_first_locked(TRANSFER_FAILED);
-    if (newconn)
-        vl_newconn_move_locked(newconn, CLASSIFYING);
-    vl_waiters_unlock();
-    return newconn;
-}
-
 void vl_newconn_after_events(void)
 {
     vl_newconn_t *newconn;
 
-    while ((newconn = next_failed_transfer()))
-        classify(newconn, 0);
     vl_waiters_lock();
-    vl_newconn_free_released_locked();
+    while ((newconn = vl_newconn_first_locked(TRANSFER_FAILED))) {
+        vl_newconn_move_locked(newconn, CLASSIFYING);
+        vl_waiters_unlock();
+        classify(newconn, 0);
+        vl_waiters_lock();
+    }
+    while ((newconn = vl_newconn_first_locked(RELEASED))) {
+        unlink_locked(newconn);
+        free(newconn);
+    }
     vl_waiters_unlock();
+}
+
+/* --- deadlines, also while the acceptor is stalled --------------------------- */
+
+static void expired_locked(vl_timer_t *timer)
+{
+    vl_newconn_t *newconn = (vl_newconn_t *)(void *)
+        ((char *)timer - offsetof(vl_newconn_t, timer));
+
+    if (newconn->state == INCOMPLETE_HEAD)
+        time_out_locked(newconn);
+    else if (newconn->state == QUEUED)
+        watch_close_locked(newconn);
+    else
+        vl_newconn_close_locked(newconn);
+}
+
+/* Returns the slots that a stalled MPM does not use. A connection that loses its slot is
+ * queued again, before the others: the last one first, because each becomes the head of
+ * its queue. This child is granted nothing, so no other record moves meanwhile. */
+static void return_grants_locked(void)
+{
+    struct newconn_ring_t *passing = &vl_newconns->ring[FOR_MPM];
+    vl_newconn_t *newconn, *before;
+
+    for (newconn = APR_RING_LAST(passing);
+         newconn != APR_RING_SENTINEL(passing, vl_newconn_t, link);
+         newconn = before) {
+        before = APR_RING_PREV(newconn, link);
+        if (newconn->grant.holds) {
+            vl_newconn_return_grant_locked(&newconn->grant);
+            newconn->was_queued = 1;
+            vl_newconn_move_locked(newconn, QUEUED);
+            vl_waiters_put_back_locked(&newconn->waiter);
+        }
+    }
+}
+
+int vl_newconn_tick(apr_int64_t now_us)
+{
+    apr_uint32_t children = vl_shm_child_count_active(vl_child.shm);
+    apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
+    int mpm_stalled;
+
+    vl_waiters_lock();
+    vl_waiters_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
+    vl_waiters_refill_locked();
+    vl_waiters_take_locked();
+    vl_wheel_turn(vl_newconns->wheel, now_us, expired_locked);
+    /* The MPM has stopped accepting, because its connections or its threads are at their limit. */
+    if (!vl_newconns->mpm_stalled && vl_newconn_first_locked(FOR_MPM)
+        && vl_newconns->mpm_polled_us <= now_us - MPM_STALLED_US
+        && vl_newconns->signalled_us <= now_us - MPM_STALLED_US) {
+        vl_newconn_set_mpm_stalled_locked(1);
+        return_grants_locked();
+    }
+    mpm_stalled = vl_newconns->mpm_stalled;
+    vl_waiters_unlock();
+    return mpm_stalled;
+}
+
+static void pass_with_input_locked(state_e state)
+{
+    struct newconn_ring_t *in = &vl_newconns->ring[state];
+    vl_newconn_t *newconn, *next;
+    char byte;
+
+    for (newconn = APR_RING_FIRST(in);
+         newconn != APR_RING_SENTINEL(in, vl_newconn_t, link); newconn = next) {
+        next = APR_RING_NEXT(newconn, link);
+        if (recv(newconn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+            clear_grant(newconn);
+            pass_locked(newconn);
+        }
+    }
+}
+
+int vl_newconn_tick_while_stalled(apr_int64_t now_us)
+{
+    vl_waiters_lock();
+    pass_with_input_locked(INCOMPLETE_HEAD);
+    pass_with_input_locked(TRANSFER_FAILED);
+    vl_waiters_unlock();
+    return vl_newconn_tick(now_us);
 }

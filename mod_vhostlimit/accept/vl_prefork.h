@@ -8,7 +8,7 @@
  * it. The lock of the segment decides which child is the acceptor (vl_relay.h).
  * Called from vl_accept.c. */
 
-/* Child, before the MPM's loop, if vl_listener_may_replace(). Returns 1 if the listeners
+/* Child, before the MPM's loop, if vl_listener_obstacle() is NULL. Returns 1 if the listeners
  * were replaced; otherwise the MPM accepts as usual. */
 int vl_prefork_child_init(void);
 

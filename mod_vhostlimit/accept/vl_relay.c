@@ -292,10 +292,10 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
         return;
     }
     from = head->acceptor - 1;
-    vl_segment_cell(shm, shm->self, account)->running++;
+    shm->cells[shm->self][account].running++;
     shm->children[shm->self].running++;
     set_taken_locked(shm, item->number);
-    vl_segment_cell(shm, from, account)->running--;
+    shm->cells[from][account].running--;
     shm->children[from].running--;
     /* The child process counts the request as any other. */
     shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;

@@ -8,7 +8,7 @@ struct vl_wheel_t {
     struct timers_t buckets[VL_WHEEL_BUCKETS];
 };
 
-static struct timers_t *slot_of(vl_wheel_t *w, apr_int64_t step)
+static struct timers_t *bucket_of(vl_wheel_t *w, apr_int64_t step)
 {
     return &w->buckets[(apr_uint64_t)step % VL_WHEEL_BUCKETS];
 }
@@ -36,7 +36,7 @@ void vl_wheel_set(vl_wheel_t *w, vl_timer_t *timer, apr_int64_t due_us)
 
     vl_wheel_clear(timer);
     timer->due_us = due_us;
-    APR_RING_INSERT_TAIL(slot_of(w, step > w->step ? step : w->step), timer,
+    APR_RING_INSERT_TAIL(bucket_of(w, step > w->step ? step : w->step), timer,
                          vl_timer_t, link);
 }
 
@@ -72,7 +72,7 @@ void vl_wheel_turn(vl_wheel_t *w, apr_int64_t now_us, vl_wheel_fn fn)
     if (now - w->step >= VL_WHEEL_BUCKETS)
         w->step = now - VL_WHEEL_BUCKETS + 1;
     for (; w->step <= now; w->step++)
-        take_due(slot_of(w, w->step), now_us, &due);
+        take_due(bucket_of(w, w->step), now_us, &due);
     w->step = now;
     while (!APR_RING_EMPTY(&due, vl_timer_t, link)) {
         vl_timer_t *timer = APR_RING_FIRST(&due);

@@ -114,11 +114,6 @@ int vl_place_home_fd(const vl_place_t *place)
     return place->server_fd;
 }
 
-int vl_place_forks(const vl_place_t *place, apr_uint32_t account)
-{
-    return place->fds[account][1] >= 0;
-}
-
 apr_status_t vl_place_enter(int fd)
 {
     return write(fd, "0", 1) == 1 ? APR_SUCCESS : errno;

@@ -40,9 +40,6 @@ apr_uint32_t vl_place_wanted_count(const vl_place_t *place);
 int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account);
 int vl_place_home_fd(const vl_place_t *place);
 
-/* Returns 1 if processes that are forked for the account move to its group. */
-int vl_place_forks(const vl_place_t *place, apr_uint32_t account);
-
 /* Moves the calling thread.  APR_ENOENT or ENODEV: the group has been removed. */
 apr_status_t vl_place_enter(int fd);
 

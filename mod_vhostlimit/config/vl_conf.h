@@ -14,7 +14,7 @@
 #include "config/vl_headtime.h"
 #include "core/vl_override.h"
 #include "base/vl_private.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "config/vl_settings.h"
 #include "config/vl_sites.h"
 #include "core/vl_clients.h"

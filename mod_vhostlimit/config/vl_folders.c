@@ -6,7 +6,7 @@
 #include <http_config.h>
 #include <http_main.h>
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 
 typedef struct search_t {
     const char *folder;

@@ -43,7 +43,7 @@ static const vl_rule_t own[] = {
 };
 
 /* The virtual hosts of one site that have a sandbox together. */
-typedef struct cell_t {
+typedef struct box_t {
     const char *name;
     const vl_site_t *site;
     server_rec *server;         /* the first one with the directive, for messages */
@@ -54,7 +54,7 @@ typedef struct cell_t {
     vl_connect_t connect;
     apr_array_header_t *refused;        /* of const char *: reasons why folders have no rule.
                                          * NULL: links are not looked for */
-} cell_t;
+} box_t;
 
 /* A DocumentRoot of a site, as it is configured or without links. */
 typedef struct root_t {
@@ -93,7 +93,7 @@ static void put_rule(apr_array_header_t *rules, vl_rule_e access, const char *pa
 }
 
 /* Returns the root of another site that is the path, lies below it or contains it, or NULL. */
-static const root_t *find_other(const cell_t *cell, const apr_array_header_t *roots,
+static const root_t *find_other(const box_t *box, const apr_array_header_t *roots,
                                 const char *path)
 {
     int i;
@@ -101,7 +101,7 @@ static const root_t *find_other(const cell_t *cell, const apr_array_header_t *ro
     for (i = 0; i < roots->nelts; i++) {
         const root_t *root = &APR_ARRAY_IDX(roots, i, root_t);
 
-        if (root->site != cell->site && (!strcmp(path, "/")
+        if (root->site != box->site && (!strcmp(path, "/")
                                          || vl_path_is_below(root->path, path)
                                          || vl_path_is_below(path, root->path)))
             return root;
@@ -111,14 +111,14 @@ static const root_t *find_other(const cell_t *cell, const apr_array_header_t *ro
 
 /* Returns 1 if the programs may have what the path leads to.  The owner of the folder above it
  * may have replaced it by a link to files of another site.  Then records the reason. */
-static int may_follow(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+static int may_follow(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
                       const char *path, const vl_path_t *found)
 {
-    const root_t *other = found->leaves ? find_other(cell, roots, found->real) : NULL;
+    const root_t *other = found->leaves ? find_other(box, roots, found->real) : NULL;
 
     if (!other && !found->is_foreign)
         return 1;
-    APR_ARRAY_PUSH(cell->refused, const char *) =
+    APR_ARRAY_PUSH(box->refused, const char *) =
         apr_psprintf(p, "%s leads to %s, which %s", path, found->real,
                      other ? "has the documents of another site" : "may belong to another "
                      "site: the link's owner is not that of its target, or is Apache's user");
@@ -127,24 +127,24 @@ static int may_follow(apr_pool_t *p, const cell_t *cell, const apr_array_header_
 
 /* Adds the path as it is configured, and as it is without symbolic links: programs use both.
  * The rules of both open the path without links. */
-static void put_folder(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+static void put_folder(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
                        vl_rule_e access, const char *path, int is_configured)
 {
     vl_path_t found = { .real = NULL };
 
     path = without_slash(p, path);
-    if (cell->refused)
+    if (box->refused)
         vl_path_resolve(p, path, ap_unixd_config.user_id, &found);
     if (found.real && access != VL_RULE_HIDE && access != VL_RULE_TMP
-        && !may_follow(p, cell, roots, path, &found))
+        && !may_follow(p, box, roots, path, &found))
         return;
     if (!found.real)
         found.real = path;
     if (strcmp(found.real, "/") == 0)
         return;
-    put_rule(cell->rules, access, path, found.real, is_configured);
+    put_rule(box->rules, access, path, found.real, is_configured);
     if (strcmp(found.real, path) != 0)
-        put_rule(cell->rules, access, found.real, found.real, is_configured);
+        put_rule(box->rules, access, found.real, found.real, is_configured);
 }
 
 static const char *document_root(const server_rec *s)
@@ -156,7 +156,7 @@ static const char *document_root(const server_rec *s)
 
 /* Adds the folders of programs that the directives name, and of those in sections of them.
  * <VirtualHost> is not entered. */
-static void put_script_folders(apr_pool_t *p, const cell_t *cell,
+static void put_script_folders(apr_pool_t *p, const box_t *box,
                                const apr_array_header_t *roots, const ap_directive_t *first)
 {
     const ap_directive_t *d;
@@ -166,7 +166,7 @@ static void put_script_folders(apr_pool_t *p, const cell_t *cell,
         char *path;
 
         if (d->first_child && ap_cstr_casecmp(d->directive, "<VirtualHost"))
-            put_script_folders(p, cell, roots, d->first_child);
+            put_script_folders(p, box, roots, d->first_child);
         if (ap_cstr_casecmp(d->directive, "ScriptAlias"))
             continue;
         path = ap_getword_conf(p, &args);
@@ -174,7 +174,7 @@ static void put_script_folders(apr_pool_t *p, const cell_t *cell,
             path = ap_getword_conf(p, &args);
         path = ap_server_root_relative(p, path);
         if (path)
-            put_folder(p, cell, roots, VL_RULE_RO, path, 0);
+            put_folder(p, box, roots, VL_RULE_RO, path, 0);
     }
 }
 
@@ -258,12 +258,12 @@ static int has_rule(const apr_array_header_t *rules, const char *path)
 }
 
 /* Hides the documents of other sites in the folders that this one may write to. */
-static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots)
+static void hide_others(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots)
 {
-    int i, j, n = cell->rules->nelts;
+    int i, j, n = box->rules->nelts;
 
     for (i = 0; i < n; i++) {
-        const vl_rule_t rule = APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+        const vl_rule_t rule = APR_ARRAY_IDX(box->rules, i, vl_rule_t);
         const char *below = apr_pstrcat(p, rule.path, "/", NULL);
 
         if (rule.access != VL_RULE_RW)
@@ -273,13 +273,13 @@ static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_heade
 
             if (strncmp(root->path, below, strlen(below)) != 0)
                 break;
-            if (root->site != cell->site && !has_rule(cell->rules, root->path))
-                put_rule(cell->rules, VL_RULE_HIDE, root->path, NULL, 0);
+            if (root->site != box->site && !has_rule(box->rules, root->path))
+                put_rule(box->rules, VL_RULE_HIDE, root->path, NULL, 0);
         }
     }
 }
 
-static void put_configured(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+static void put_configured(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
                            const server_rec *s)
 {
     const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
@@ -288,7 +288,7 @@ static void put_configured(apr_pool_t *p, const cell_t *cell, const apr_array_he
     for (i = 0; paths && i < paths->nelts; i++) {
         const vl_rule_t *rule = &APR_ARRAY_IDX(paths, i, vl_rule_t);
 
-        put_folder(p, cell, roots, rule->access, rule->path, 1);
+        put_folder(p, box, roots, rule->access, rule->path, 1);
     }
 }
 
@@ -305,13 +305,13 @@ static int has_word(const apr_array_header_t *words, const char *word)
 
 /* Returns the words of VhostLimitSandboxConnect of the site; none: connections are not
  * limited. */
-static apr_array_header_t *connects_of(apr_pool_t *p, const cell_t *cell)
+static apr_array_header_t *connects_of(apr_pool_t *p, const box_t *box)
 {
     apr_array_header_t *words = apr_array_make(p, 4, sizeof(const char *));
     int i;
 
-    for (i = 0; i < cell->servers->nelts; i++) {
-        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(cell->servers, i, server_rec *));
+    for (i = 0; i < box->servers->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(box->servers, i, server_rec *));
 
         if (conf->connects)
             apr_array_cat(words, conf->connects);
@@ -322,37 +322,37 @@ static apr_array_header_t *connects_of(apr_pool_t *p, const cell_t *cell)
 }
 
 /* Adds a path with sockets to the rules.  One that the programs have anyway keeps its access. */
-static void put_sockets(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+static void put_sockets(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
                         const char *path)
 {
-    int i, n = cell->rules->nelts;
+    int i, n = box->rules->nelts;
 
     path = without_slash(p, path);
-    if (!has_rule(cell->rules, path))
-        put_folder(p, cell, roots, VL_RULE_RO, path, 0);
-    for (i = 0; i < cell->rules->nelts; i++) {
-        vl_rule_t *rule = &APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+    if (!has_rule(box->rules, path))
+        put_folder(p, box, roots, VL_RULE_RO, path, 0);
+    for (i = 0; i < box->rules->nelts; i++) {
+        vl_rule_t *rule = &APR_ARRAY_IDX(box->rules, i, vl_rule_t);
 
         rule->has_sockets |= i >= n || !strcmp(rule->path, path);
     }
 }
 
-/* Fills in cell->connect. */
-static void put_connects(apr_pool_t *p, cell_t *cell, const apr_array_header_t *roots,
+/* Fills in box->connect. */
+static void put_connects(apr_pool_t *p, box_t *box, const apr_array_header_t *roots,
                          const apr_array_header_t *words)
 {
     apr_array_header_t *ports = apr_array_make(p, 2, sizeof(int));
     int i;
 
-    cell->connect.is_limited = words->nelts > 0;
-    cell->connect.has_udp = has_word(words, "udp");
-    cell->connect.ports = ports;
+    box->connect.is_limited = words->nelts > 0;
+    box->connect.has_udp = has_word(words, "udp");
+    box->connect.ports = ports;
     for (i = 0; i < words->nelts; i++) {
         const char *word = APR_ARRAY_IDX(words, i, const char *);
 
         if (*word == '/') {
-            cell->connect.has_unix = 1;
-            put_sockets(p, cell, roots, word);
+            box->connect.has_unix = 1;
+            put_sockets(p, box, roots, word);
         }
         else if (*word >= '0' && *word <= '9')
             APR_ARRAY_PUSH(ports, int) = (int)strtol(word, NULL, 10);
@@ -360,11 +360,11 @@ static void put_connects(apr_pool_t *p, cell_t *cell, const apr_array_header_t *
 }
 
 /* Returns the rules of every sandbox, an array of vl_rule_t.  tree: of directives, or NULL.
- * refused: as in cell_t. */
+ * refused: as in box_t. */
 static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t *roots,
                                         apr_array_header_t *refused, const ap_directive_t *tree)
 {
-    const cell_t all = { .rules = apr_array_make(p, 40, sizeof(vl_rule_t)),
+    const box_t all = { .rules = apr_array_make(p, 40, sizeof(vl_rule_t)),
                          .refused = refused };
     unsigned n;
 
@@ -374,46 +374,46 @@ static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t 
     return all.rules;
 }
 
-/* Fills in cell->rules: the common ones, then what httpd's configuration says of the site,
+/* Fills in box->rules: the common ones, then what httpd's configuration says of the site,
  * then VhostLimitSandboxPath. */
-static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *common,
+static void make_rules(apr_pool_t *p, box_t *box, const apr_array_header_t *common,
                        const apr_array_header_t *roots)
 {
-    const apr_array_header_t *words = connects_of(p, cell);
+    const apr_array_header_t *words = connects_of(p, box);
     struct stat file;
     unsigned n;
     int i;
 
-    cell->rules = apr_array_make(p, common->nelts, sizeof(vl_rule_t));
+    box->rules = apr_array_make(p, common->nelts, sizeof(vl_rule_t));
     for (i = 0; i < common->nelts; i++) {
         if (!words->nelts || !APR_ARRAY_IDX(common, i, vl_rule_t).has_sockets)
-            APR_ARRAY_PUSH(cell->rules, vl_rule_t) = APR_ARRAY_IDX(common, i, vl_rule_t);
+            APR_ARRAY_PUSH(box->rules, vl_rule_t) = APR_ARRAY_IDX(common, i, vl_rule_t);
     }
-    for (n = 0; n < sizeof(own) / sizeof(own[0]) && cell->mode == VL_SANDBOX_FULL; n++) {
+    for (n = 0; n < sizeof(own) / sizeof(own[0]) && box->mode == VL_SANDBOX_FULL; n++) {
         if (!stat(own[n].path, &file))
-            put_rule(cell->rules, own[n].access, own[n].path, NULL, 0);
+            put_rule(box->rules, own[n].access, own[n].path, NULL, 0);
     }
-    for (i = 0; i < cell->servers->nelts; i++) {
-        const server_rec *s = APR_ARRAY_IDX(cell->servers, i, server_rec *);
+    for (i = 0; i < box->servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(box->servers, i, server_rec *);
 
         if (document_root(s))
-            put_folder(p, cell, roots, VL_RULE_RW, document_root(s), 0);
-        if (cell->has_tree)
-            put_script_folders(p, cell, roots, directives_of(s));
+            put_folder(p, box, roots, VL_RULE_RW, document_root(s), 0);
+        if (box->has_tree)
+            put_script_folders(p, box, roots, directives_of(s));
     }
-    hide_others(p, cell, roots);
-    for (i = 0; i < cell->servers->nelts; i++)
-        put_configured(p, cell, roots, APR_ARRAY_IDX(cell->servers, i, server_rec *));
-    put_connects(p, cell, roots, words);
-    qsort(cell->rules->elts, (size_t)cell->rules->nelts, sizeof(vl_rule_t), by_path);
+    hide_others(p, box, roots);
+    for (i = 0; i < box->servers->nelts; i++)
+        put_configured(p, box, roots, APR_ARRAY_IDX(box->servers, i, server_rec *));
+    put_connects(p, box, roots, words);
+    qsort(box->rules->elts, (size_t)box->rules->nelts, sizeof(vl_rule_t), by_path);
 }
 
-/* Returns an array of cell_t: the sites with a sandbox. */
+/* Returns an array of box_t: the sites with a sandbox. */
 static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *servers)
 {
-    apr_array_header_t *cells = apr_array_make(p, 8, sizeof(cell_t)), *common, *roots;
+    apr_array_header_t *boxes = apr_array_make(p, 8, sizeof(box_t)), *common, *roots;
     apr_hash_t *by_site = apr_hash_make(p);
-    cell_t *cell;
+    box_t *box;
     int i, *index;
 
     for (i = 0; i < servers->nelts; i++) {
@@ -425,34 +425,34 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
         index = apr_hash_get(by_site, conf->site->name, APR_HASH_KEY_STRING);
         if (!index) {
             index = apr_palloc(p, sizeof(*index));
-            *index = cells->nelts;
+            *index = boxes->nelts;
             apr_hash_set(by_site, conf->site->name, APR_HASH_KEY_STRING, index);
-            cell = apr_array_push(cells);
-            cell->name = conf->site->name;
-            cell->site = conf->site;
-            cell->server = s;
-            cell->has_tree = 1;
-            cell->servers = apr_array_make(p, 2, sizeof(server_rec *));
-            cell->refused = apr_array_make(p, 1, sizeof(const char *));
+            box = apr_array_push(boxes);
+            box->name = conf->site->name;
+            box->site = conf->site;
+            box->server = s;
+            box->has_tree = 1;
+            box->servers = apr_array_make(p, 2, sizeof(server_rec *));
+            box->refused = apr_array_make(p, 1, sizeof(const char *));
         }
-        cell = &APR_ARRAY_IDX(cells, *index, cell_t);
-        if ((vl_sandbox_e)conf->sandbox > cell->mode)
-            cell->mode = (vl_sandbox_e)conf->sandbox;
+        box = &APR_ARRAY_IDX(boxes, *index, box_t);
+        if ((vl_sandbox_e)conf->sandbox > box->mode)
+            box->mode = (vl_sandbox_e)conf->sandbox;
     }
-    if (!cells->nelts)
-        return cells;
+    if (!boxes->nelts)
+        return boxes;
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
         index = apr_hash_get(by_site, vl_conf_get(s)->site->name, APR_HASH_KEY_STRING);
         if (index)
-            APR_ARRAY_PUSH(APR_ARRAY_IDX(cells, *index, cell_t).servers, server_rec *) = s;
+            APR_ARRAY_PUSH(APR_ARRAY_IDX(boxes, *index, box_t).servers, server_rec *) = s;
     }
     roots = find_roots(p, servers, 1);
     common = common_rules(p, roots, apr_array_make(p, 1, sizeof(const char *)), ap_conftree);
-    for (i = 0; i < cells->nelts; i++)
-        make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), common, roots);
-    return cells;
+    for (i = 0; i < boxes->nelts; i++)
+        make_rules(p, &APR_ARRAY_IDX(boxes, i, box_t), common, roots);
+    return boxes;
 }
 
 /* --- what cannot be together ------------------------------------------------ */
@@ -485,18 +485,18 @@ static const char *modules_outside(void)
 }
 
 /* Landlock gives rights, and takes none away below a folder that has them. */
-static const char *files_cannot(apr_pool_t *p, const cell_t *cell)
+static const char *files_cannot(apr_pool_t *p, const box_t *box)
 {
     int i, j;
 
-    for (i = 0; i < cell->rules->nelts; i++) {
-        const vl_rule_t *rule = &APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+    for (i = 0; i < box->rules->nelts; i++) {
+        const vl_rule_t *rule = &APR_ARRAY_IDX(box->rules, i, vl_rule_t);
 
         if (rule->access != VL_RULE_HIDE
             && !(rule->access == VL_RULE_RO && rule->is_configured))
             continue;
         for (j = 0; j < i; j++) {
-            const vl_rule_t *above = &APR_ARRAY_IDX(cell->rules, j, vl_rule_t);
+            const vl_rule_t *above = &APR_ARRAY_IDX(box->rules, j, vl_rule_t);
 
             if (!vl_path_is_below(rule->path, above->path) || above->access == VL_RULE_HIDE
                 || above->access == rule->access)
@@ -510,16 +510,16 @@ static const char *files_cannot(apr_pool_t *p, const cell_t *cell)
 }
 
 /* Returns NULL, or what keeps the programs of the site outside of their sandbox. */
-static const char *cannot_enforce(apr_pool_t *p, const cell_t *cell)
+static const char *cannot_enforce(apr_pool_t *p, const box_t *box)
 {
-    const char *why = vl_sandbox_lacks(cell->mode);
+    const char *why = vl_sandbox_lacks(box->mode);
 
     if (!why)
         why = modules_outside();
-    if (!why && cell->mode == VL_SANDBOX_FILES)
-        why = files_cannot(p, cell);
+    if (!why && box->mode == VL_SANDBOX_FILES)
+        why = files_cannot(p, box);
     if (!why)
-        why = vl_sandbox_cannot_connect(cell->mode, &cell->connect);
+        why = vl_sandbox_cannot_connect(box->mode, &box->connect);
     return why;
 }
 
@@ -580,18 +580,18 @@ static const char *config_error(apr_pool_t *p, const server_rec *s, int inherits
 
 /* Logs why the site has not the sandbox that is configured.  Returns APR_EGENERAL if the server
  * must not start. */
-static apr_status_t report(const cell_t *cell, const char *why, int is_restart, int *count)
+static apr_status_t report(const box_t *box, const char *why, int is_restart, int *count)
 {
-    const vl_conf_t *conf = vl_conf_get(cell->server);
+    const vl_conf_t *conf = vl_conf_get(box->server);
     int is_closed = conf->on_error == VL_ERROR_CLOSED;
 
-    conf->site->unenforced = apr_pstrcat(cell->rules->pool, "VhostLimitSandbox ",
-                                         vl_sandbox_mode_name(cell->mode), ": ", why, NULL);
+    conf->site->unenforced = apr_pstrcat(box->rules->pool, "VhostLimitSandbox ",
+                                         vl_sandbox_mode_name(box->mode), ": ", why, NULL);
     if (++*count <= NAMED)
         ap_log_error(APLOG_MARK, !is_closed ? APLOG_WARNING
-                     : is_restart ? APLOG_ERR : APLOG_EMERG, 0, cell->server, VLOGNO(0070)
+                     : is_restart ? APLOG_ERR : APLOG_EMERG, 0, box->server, VLOGNO(0070)
                      "site %s has no complete sandbox (VhostLimitSandbox %s): %s. %s",
-                     cell->name, vl_sandbox_mode_name(cell->mode), why,
+                     box->name, vl_sandbox_mode_name(box->mode), why,
                      !is_closed ? "Its programs run without what is missing (VhostLimitOnError open)"
                      : is_restart ? "Programs that would start outside of it do not start"
                      : "The server does not start (VhostLimitOnError closed)");
@@ -608,23 +608,23 @@ static void report_more(const server_rec *main_server, int count)
 
 /* Logs the folders that the programs of each site do not get.  The owner of a site can cause
  * this, so it never keeps the server from starting. */
-static void report_refused(const apr_array_header_t *cells)
+static void report_refused(const apr_array_header_t *boxes)
 {
     int i, j, count = 0;
 
-    for (i = 0; i < cells->nelts; i++) {
-        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
+    for (i = 0; i < boxes->nelts; i++) {
+        const box_t *box = &APR_ARRAY_IDX(boxes, i, box_t);
 
-        for (j = 0; j < cell->refused->nelts && count < NAMED; j++, count++)
-            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, cell->server, VLOGNO(0074)
+        for (j = 0; j < box->refused->nelts && count < NAMED; j++, count++)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, box->server, VLOGNO(0074)
                          "site %s: %s. Programs in its sandbox do not get that folder. Write the "
-                         "real path in the configuration, or remove the link", cell->name,
-                         APR_ARRAY_IDX(cell->refused, j, const char *));
+                         "real path in the configuration, or remove the link", box->name,
+                         APR_ARRAY_IDX(box->refused, j, const char *));
     }
 }
 
 /* Logs once what the sandboxes of that kind do not refuse here. */
-static void report_weakness(const server_rec *main_server, const apr_array_header_t *cells)
+static void report_weakness(const server_rec *main_server, const apr_array_header_t *boxes)
 {
     vl_sandbox_e mode;
     int i;
@@ -632,8 +632,8 @@ static void report_weakness(const server_rec *main_server, const apr_array_heade
     for (mode = VL_SANDBOX_FILES; mode <= VL_SANDBOX_FULL; mode++) {
         const char *weakness = vl_sandbox_weakness(mode);
 
-        for (i = 0; weakness && i < cells->nelts; i++) {
-            if (APR_ARRAY_IDX(cells, i, cell_t).mode != mode)
+        for (i = 0; weakness && i < boxes->nelts; i++) {
+            if (APR_ARRAY_IDX(boxes, i, box_t).mode != mode)
                 continue;
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0073)
                          "VhostLimitSandbox %s: %s", vl_sandbox_mode_name(mode), weakness);
@@ -646,7 +646,7 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
 {
     const apr_array_header_t *servers = vl_conf_servers(main_server);
     int is_test = ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
-    apr_array_header_t *cells;
+    apr_array_header_t *boxes;
     apr_status_t rv = APR_SUCCESS;
     int i, count = 0, inherits_suexec = uses_suexec(ap_conftree);
 
@@ -662,65 +662,65 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
                      vl_conf_get(s)->site->name, error);
         return APR_EINVAL;
     }
-    cells = is_test ? find_cells(ptemp, servers) : NULL;
-    for (i = 0; cells && i < cells->nelts && rv == APR_SUCCESS; i++) {
-        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
-        const char *why = cannot_enforce(ptemp, cell);
+    boxes = is_test ? find_cells(ptemp, servers) : NULL;
+    for (i = 0; boxes && i < boxes->nelts && rv == APR_SUCCESS; i++) {
+        const box_t *box = &APR_ARRAY_IDX(boxes, i, box_t);
+        const char *why = cannot_enforce(ptemp, box);
 
         /* Only root can know what root can do. */
         if (why && !geteuid())
-            rv = report(cell, why, 0, &count);
+            rv = report(box, why, 0, &count);
     }
     report_more(main_server, count);
-    if (cells) {
-        report_refused(cells);
-        report_weakness(main_server, cells);
+    if (boxes) {
+        report_refused(boxes);
+        report_weakness(main_server, boxes);
     }
     return rv;
 }
 
-/* Parent: array of cell_t, the sites of this configuration with a sandbox. */
+/* Parent: array of box_t, the sites of this configuration with a sandbox. */
 static const apr_array_header_t *made;
 
-static void set_programs(const cell_t *cell, const vl_sandbox_t *sandbox)
+static void set_programs(const box_t *box, const vl_sandbox_t *sandbox)
 {
     int i;
 
-    for (i = 0; i < cell->servers->nelts; i++)
-        vl_conf_get(APR_ARRAY_IDX(cell->servers, i, server_rec *))->programs = sandbox;
+    for (i = 0; i < box->servers->nelts; i++)
+        vl_conf_get(APR_ARRAY_IDX(box->servers, i, server_rec *))->programs = sandbox;
 }
 
 apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart)
 {
     const apr_array_header_t *servers = vl_conf_servers(main_server);
-    apr_array_header_t *cells = find_cells(p, servers);
+    apr_array_header_t *boxes = find_cells(p, servers);
     apr_status_t rv = APR_SUCCESS;
     int i, count = 0;
 
-    made = cells;
-    if (!cells->nelts && !*kept)
+    made = boxes;
+    if (!boxes->nelts && !*kept)
         return APR_SUCCESS;
     vl_sandbox_begin(p, ap_pglobal, kept);
-    for (i = 0; i < cells->nelts && rv == APR_SUCCESS; i++) {
-        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
-        const char *why = cannot_enforce(p, cell), *error = vl_sandbox_lacks(cell->mode);
+    for (i = 0; i < boxes->nelts && rv == APR_SUCCESS; i++) {
+        const box_t *box = &APR_ARRAY_IDX(boxes, i, box_t);
+        const char *why = cannot_enforce(p, box), *error = vl_sandbox_lacks(box->mode);
         vl_sandbox_t *sandbox = NULL;
 
         if (!error)
-            error = vl_sandbox_make(p, *kept, cell->name, cell->mode, cell->rules,
-                                    &cell->connect, ap_unixd_config.user_id, ap_unixd_config.group_id,
+            error = vl_sandbox_make(p, *kept, box->name, box->mode, box->rules,
+                                    &box->connect, ap_unixd_config.user_id, ap_unixd_config.group_id,
                                     &sandbox);
         if (error || why)
-            rv = report(cell, error ? error : why, is_restart, &count);
+            rv = report(box, error ? error : why, is_restart, &count);
         if (!sandbox && vl_conf_get(main_server)->on_error == VL_ERROR_CLOSED)
             sandbox = vl_sandbox_refusing(p);
-        set_programs(cell, sandbox);
+        set_programs(box, sandbox);
     }
     vl_sandbox_end(*kept);
     report_more(main_server, count);
-    report_refused(cells);
-    report_weakness(main_server, cells);
+    report_refused(boxes);
+    report_weakness(main_server, boxes);
     return rv;
 }
 
@@ -731,20 +731,20 @@ static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *m
                                                     const vl_site_t *site)
 {
     const apr_array_header_t *servers = vl_conf_servers(main_server);
-    cell_t cell = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
+    box_t box = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
     const apr_array_header_t *roots;
     int i;
 
-    cell.servers = apr_array_make(p, 2, sizeof(server_rec *));
+    box.servers = apr_array_make(p, 2, sizeof(server_rec *));
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
         if (!strcmp(vl_conf_get(s)->site->name, site->name))
-            APR_ARRAY_PUSH(cell.servers, server_rec *) = s;
+            APR_ARRAY_PUSH(box.servers, server_rec *) = s;
     }
     roots = find_roots(p, servers, 0);
-    make_rules(p, &cell, common_rules(p, roots, NULL, NULL), roots);
-    return cell.rules;
+    make_rules(p, &box, common_rules(p, roots, NULL, NULL), roots);
+    return box.rules;
 }
 
 const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_server,
@@ -753,11 +753,11 @@ const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_ser
     int i;
 
     for (i = 0; i < made->nelts; i++) {
-        const cell_t *cell = &APR_ARRAY_IDX(made, i, cell_t);
+        const box_t *box = &APR_ARRAY_IDX(made, i, box_t);
 
-        *ret_mode = cell->mode;
-        if (!strcmp(cell->name, site->name))
-            return cell->rules;
+        *ret_mode = box->mode;
+        if (!strcmp(box->name, site->name))
+            return box->rules;
     }
     *ret_mode = VL_SANDBOX_OFF;
     return rules_without_tree(p, main_server, site);

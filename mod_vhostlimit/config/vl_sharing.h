@@ -4,7 +4,7 @@
 
 /* VhostLimitClients, VhostLimitClass and VhostLimitKnown: the shares of clients inside a
  * site. Finds the class of a request, its client and whether the client is known, for the
- * order inside a site's queue (core/vl_inside.h).
+ * order inside a site's queue (core/vl_fair.h).
  *
  * The address is that of the connection before a request exists, and afterwards the one of
  * the request (useragent_addr), which mod_remoteip takes from a header of trusted proxies.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/vl_value.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 
 /* The words of a command.  parse_fleet() and parse_leases() parse those of "fleet" and
  * "lease". */

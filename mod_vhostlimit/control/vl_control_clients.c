@@ -6,7 +6,7 @@
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "core/vl_hosts.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 
 static const char *known_name(vl_known_e known)
 {
@@ -47,7 +47,7 @@ static void put_client(vl_out_t *out, const vl_sharing_conf_t *conf,
                   ",\"idle_s\":%" APR_INT64_T_FMT "}",
                   client->band == VL_BAND_KNOWN ? "true" : "false", client->requests,
                   client->cpu_us,
-                  vl_clients_idle(client, now_us) / APR_USEC_PER_SEC);
+                  vl_fair_client_idle(client, now_us) / APR_USEC_PER_SEC);
 }
 
 /* Writes how much of the queue the client has that has most of it. Its address is known if it
@@ -57,11 +57,11 @@ static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf,
 {
     vl_client_entry_t client;
     apr_uint64_t key;
-    apr_uint32_t n = vl_inside_most(shm, account, &key);
+    apr_uint32_t n = vl_fair_most_waiters(shm, account, &key);
 
     if (!n)
         vl_out_text(out, ",\"most\":null");
-    else if (vl_clients_find(vl_shm_clients(shm), key, &client)) {
+    else if (vl_fair_find_client(vl_shm_clients(shm), key, &client)) {
         vl_out_text(out, ",\"most\":");
         put_address(out, &conf->sharing, &client);
         vl_out_printf(out, ",\"waiting\":%u}", n);
@@ -87,13 +87,13 @@ void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_re
     apr_uint32_t account = account_of(shm, conf, host);
     vl_client_entry_t *clients = apr_palloc(out->pool, sizeof(*clients)
                                                        * VL_CONTROL_CLIENTS_MAX);
-    apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), vl_hosts_identity(shm, account),
+    apr_uint32_t n = vl_fair_top_clients(vl_shm_clients(shm), vl_hosts_identity(shm, account),
                                     clients, VL_CONTROL_CLIENTS_MAX), i;
     int c = 0;
     apr_int64_t now_us = vl_clock_us();
     vl_inside_t inside;
 
-    vl_inside_read(shm, account, &inside);
+    vl_fair_read_clients(shm, account, &inside);
     vl_out_text(out, "{\"site\":");
     vl_out_json(out, host ? host : conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"

@@ -44,11 +44,11 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
     return vl_admit_more_weighted(held, left, 1, 1, 1);
 }
 
-/* The same with the weights of the active accounts. weight: that of the account, in thousandths. */
-static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t weight,
-                    apr_uint32_t held, apr_uint32_t left)
+/* The same with the weights of the active accounts. */
+static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held,
+                    apr_uint32_t left)
 {
-    apr_uint32_t more = q->flows[account].active_milli ? 0 : 1;
+    apr_uint32_t weight = q->accounts[account].weight_milli, more = q->accounts[account].active_milli ? 0 : 1;
 
     return vl_admit_more_weighted(held, left, weight, q->head->active + more,
                                   q->head->active_milli + more * weight);
@@ -57,85 +57,90 @@ static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t weig
 /* --- slots ------------------------------------------------------------------ */
 
 /* Returns 1 if the load is well below that of the heaviest account, for their weights. */
-static int is_light(const vl_standing_t *s, apr_uint64_t load)
+static int is_light(const vl_fair_account_t *f, const vl_standing_t *s, apr_uint64_t load)
 {
-    return s->heaviest && load * s->heaviest_weight * LIGHT_OF
-                          < (apr_uint64_t)s->heaviest->load * s->weight * LIGHT_PARTS;
+    return s->heaviest && load * s->heaviest->weight_milli * LIGHT_OF
+                          < (apr_uint64_t)s->heaviest->load * f->weight_milli * LIGHT_PARTS;
 }
 
 /* Returns 1 if the account has had less CPU time for its weight than another one that runs. What its
  * own running requests will cost counts as used. Long requests are charged while they run. */
-static int is_owed(const vl_queue_t *q, const vl_flow_t *f, const vl_standing_t *s)
+static int is_owed(const vl_queue_t *q, const vl_fair_account_t *f, const vl_standing_t *s)
 {
     return f->load < (apr_uint64_t)q->head->slots * 1000 * OWED_MOST
-           && s->behind > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, s->weight);
+           && s->behind > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, f->weight_milli);
 }
 
-int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
+static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_standing_t *s,
+                         int is_first)
 {
-    const vl_standing_t s = vl_queue_standing(q, account);
     const vl_queue_head_t *head = q->head;
-    const vl_flow_t *f = &q->flows[account];
-    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s.duty;
+    const vl_fair_account_t *f = &q->accounts[account];
+    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s->duty;
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
     /* A number that is set counts requests and is never exceeded. */
     if (!head->by_duty)
-        return may_take(q, account, s.weight, f->load, s.left);
+        return may_take(q, account, f->load, s->left);
     /* More than the last fifth is free. */
-    if (s.left > slots / 5)
+    if (s->left > slots / 5)
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
-    if (is_first && is_owed(q, f, &s))
+    if (is_first && is_owed(q, f, s))
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise
      * one with a small weight, which often holds none, would get more than its share. */
-    if (s.left && is_first && !f->load)
+    if (s->left && is_first && !f->load)
         return 1;
     /* It is also for an account whose requests sleep, and whose load would stay well below the
      * heaviest one's. */
-    if (s.left && s.duty <= SLEEPS_LONG && is_light(&s, then))
+    if (s->left && s->duty <= SLEEPS_LONG && is_light(f, s, then))
         return 1;
     /* This account is due, and its requests sleep. The kernel divides the processors by what is
      * awake at the moment, so its load has to be above its part for it to get its share: up to
      * four fifths of the slots, whatever others hold. */
-    if (is_first && s.duty <= VL_DUTY_SLEEPS) {
+    if (is_first && s->duty <= VL_DUTY_SLEEPS) {
         if (then * 5 <= slots * 4)
             return 1;
     }
     /* The heaviest account's requests sleep, and this account's load is within its weight's part of
      * the slots. Processors would be idle otherwise while requests wait. */
-    else if (s.heaviest && s.heaviest != f && s.heaviest_duty <= VL_DUTY_SLEEPS
+    else if (s->heaviest && s->heaviest != f && s->heaviest_duty <= VL_DUTY_SLEEPS
              && then * head->active_milli <= slots * f->active_milli)
         return 1;
     /* This account is due and light, and the heaviest account has kept its slots for long. Slots
      * are not taken back. So long requests would otherwise keep the processors that they got while
      * no other account wanted them. */
-    return is_first && is_light(&s, f->load)
-           && head->load - s.heaviest->load < slots * times
-           && (vl_clock_us() - s.heaviest->ended_us) * s.heaviest->running > VL_KEPT_US;
+    return is_first && is_light(f, s, f->load)
+           && head->load - s->heaviest->load < slots * times
+           && (vl_clock_us() - s->heaviest->ended_us) * s->heaviest->running > VL_KEPT_US;
+}
+
+int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
+{
+    const vl_standing_t s = vl_fair_standing(q, account);
+
+    return may_take_slot(q, account, &s, is_first);
 }
 
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
 {
     const vl_queue_t *q = &shm->queue;
     const vl_queue_head_t *head = q->head;
+    const vl_standing_t s = vl_fair_standing(q, account);
     int limited = ask == VL_ASK_NEW || ask == VL_ASK_LEASE || ask == VL_ASK_FORCED;
 
-    if (limited && !vl_queue_is_within_bounds(q, account))
+    if (limited && !s.within_bounds)
         return VL_NOT_BY_LIMITS;
     switch (ask) {
     case VL_ASK_NEW:
-        if (head->heap.length || q->flows[account].waiting
-            || vl_segment_cell(shm, shm->self, account)->deferred)
+        if (head->heap.length || q->accounts[account].waiting
+            || shm->cells[shm->self][account].deferred)
             return VL_NOT_BEFORE_OTHERS;
-        if (!vl_admit_slot(q, account, 1))
+        if (!may_take_slot(q, account, &s, 1))
             return VL_NO_SLOT;
         return vl_admit_thread(shm, shm->self, account, 1) ? VL_ADMITTED : VL_NO_THREAD;
-    case VL_ASK_FIRST:
-    case VL_ASK_LATER:
-        return vl_admit_slot(q, account, ask == VL_ASK_FIRST) ? VL_ADMITTED : VL_NO_SLOT;
     case VL_ASK_LEASE:
         return head->heap.length && head->load / (OVERRUN * 1000) >= head->slots
                ? VL_NO_SLOT : VL_ADMITTED;
@@ -144,7 +149,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     case VL_ASK_ERROR_PAGE:
         if (head->heap.length)
             return VL_NOT_BEFORE_OTHERS;
-        return vl_queue_free(q) ? VL_ADMITTED : VL_NO_SLOT;
+        return s.left ? VL_ADMITTED : VL_NO_SLOT;
     case VL_ASK_CALL:
         break;
     }
@@ -216,7 +221,7 @@ apr_uint32_t vl_admit_left(const vl_shm_t *shm, apr_uint32_t c)
 /* Returns the number of child processes that the account uses. */
 static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->queue.flows[account].running + shm->accounts[account].occupied;
+    return shm->queue.accounts[account].running + shm->accounts[account].occupied;
 }
 
 /* Returns the number of threads of child c that the account holds. granted: its slots in
@@ -224,7 +229,7 @@ static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                                apr_uint32_t granted)
 {
-    const cell_t *cell = vl_segment_cell(shm, c, account);
+    const cell_t *cell = &shm->cells[c][account];
 
     if (shm->head->acceptor == c + 1)
         return processes_of(shm, account);
@@ -233,21 +238,20 @@ static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t
 
 int vl_admit_thread(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int is_new)
 {
-    const cell_t *cell = vl_segment_cell(shm, c, account);
+    const cell_t *cell = &shm->cells[c][account];
     child_t *child = &shm->children[c];
-    apr_uint32_t i, granted = 0, held, weight;
+    apr_uint32_t i, granted = 0, held;
 
     for (i = 0; i < child->ring_len; i++)
         granted += vl_segment_ticket(child, i)->account == account;
     held = threads_of(shm, c, account, granted);
-    weight = vl_queue_standing(&shm->queue, account).weight;
-    if (may_take(&shm->queue, account, weight, held,
+    if (may_take(&shm->queue, account, held,
                  left_growing(shm, c, vl_admit_left(shm, c))))
         return 1;
     if (is_new)
         return 0;
     if (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
-        && may_take(&shm->queue, account, weight, held,
+        && may_take(&shm->queue, account, held,
                     left_growing(shm, c, left_for_parked(shm, c))))
         return 1;
     return __atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
@@ -271,8 +275,7 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 
 int vl_admit_process(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return may_take(&shm->queue, account, vl_queue_standing(&shm->queue, account).weight,
-                    processes_of(shm, account), with_growth(shm, processes_free(shm), 1));
+    return may_take(&shm->queue, account, processes_of(shm, account), with_growth(shm, processes_free(shm), 1));
 }
 
 /* The account's first unit never exceeds the threshold. A further one does if the account
@@ -291,30 +294,24 @@ int vl_admit_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
         left = difference(vl_admit_most(shm, shm->self) + 1,
                           vl_admit_busy(shm, shm->self) - child->ring_len);
     }
-    return held > 1 && !may_take(&shm->queue, account,
-                                 vl_queue_standing(&shm->queue, account).weight, held - 1,
+    return held > 1 && !may_take(&shm->queue, account, held - 1,
                                  with_growth(shm, left, child->threads));
-}
-
-/* Returns the free capacity of child c for an account that already holds all busy threads
- * there. The rest below the capacity threshold is reserved for other accounts. */
-static apr_uint32_t left_for_any_account(const vl_shm_t *shm, apr_uint32_t c)
-{
-    apr_uint32_t left = vl_admit_left(shm, c);
-
-    return vl_admit_more(vl_admit_busy(shm, c), left_growing(shm, c, left)) ? left : 0;
 }
 
 void vl_admit_capacity(vl_shm_t *shm, vl_capacity_t *ret_capacity)
 {
-    apr_uint32_t c;
+    apr_uint32_t c, left;
 
     memset(ret_capacity, 0, sizeof(*ret_capacity));
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    for (c = 0; c < shm->head->columns; c++)
-        *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere)
-            += left_for_any_account(shm, c);
+    for (c = 0; c < shm->head->columns; c++) {
+        /* As for an account that already holds all busy threads there. The rest below the capacity
+         * threshold is reserved for other accounts. */
+        left = vl_admit_left(shm, c);
+        if (vl_admit_more(vl_admit_busy(shm, c), left_growing(shm, c, left)))
+            *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere) += left;
+    }
     ret_capacity->most = vl_admit_most(shm, shm->self);
     ret_capacity->ended = shm->children[shm->self].ended;
     vl_segment_unlock(shm);

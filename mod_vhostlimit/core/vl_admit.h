@@ -9,7 +9,7 @@
  *
  *                        | own limits | none waits | slot      | thread
  *   VL_ASK_NEW           | yes        | yes        | yes       | for a new connection
- *   VL_ASK_FIRST, _LATER | (in the queue: vl_queue.h)  | yes   | vl_admit_thread()
+ *   the dispatcher       | (in the queue: vl_fair.h)  | yes   | vl_admit_thread()
  *   VL_ASK_LEASE         | yes        | -          | twice the number, while others wait | -
  *   VL_ASK_FORCED        | yes        | -          | -         | -
  *   VL_ASK_ERROR_PAGE    | -          | yes        | one free  | -
@@ -28,7 +28,7 @@
  * This file owns no state. Lock: the segment lock, unless a comment says otherwise. Called by
  * the dispatcher and by vl_slot.c. `child` is a column of the segment. */
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_shm.h"
 
 typedef struct vl_decision_t {
@@ -39,8 +39,6 @@ typedef struct vl_decision_t {
 /* What asks for a slot. */
 typedef enum {
     VL_ASK_NEW,             /* a request or a new connection, which can also wait */
-    VL_ASK_FIRST,           /* a waiter of the account that is due first */
-    VL_ASK_LATER,           /* a waiter of another account: those before it cannot be served */
     VL_ASK_LEASE,           /* the next request of a connection whose lease has credit */
     VL_ASK_FORCED,          /* a request that cannot wait */
     VL_ASK_ERROR_PAGE,      /* the answer to a refused request */
@@ -59,7 +57,8 @@ typedef enum {
 /* Answers for the calling child. */
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask);
 
-/* The part of the answer about slots, for VL_ASK_FIRST (is_first 1) and VL_ASK_LATER. */
+/* The part of the answer about slots, for a waiter of the account that is due first (is_first 1), or
+ * of another one, because those before it cannot be served. */
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first);
 /* An account of sleeping requests: its duty is at most this, permille. What they hold of a slot
  * is an average: at this moment all may be asleep, or none. */

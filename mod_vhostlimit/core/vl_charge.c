@@ -28,7 +28,7 @@ static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
 void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account,
                            apr_uint64_t us)
 {
-    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
+    vl_fair_charge(&shm->queue, account, (apr_int64_t)us);
     count_charge(&shm->accounts[account], us, us);
 }
 
@@ -75,7 +75,7 @@ void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    vl_queue_charge(&shm->queue, account, (apr_int64_t)us - (apr_int64_t)a->backend_advance_us);
+    vl_fair_charge(&shm->queue, account, (apr_int64_t)us - (apr_int64_t)a->backend_advance_us);
     a->metrics.backend_us += us;
     a->metrics.database_us += database_us;
     if (now_us > a->backend_at)
@@ -120,8 +120,8 @@ static void give_credit_locked(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t n,
 
     for (; i < n && passed_us > 0; i++) {
         a = vl_segment_account(shm, i);
-        if (vl_queue_is_capped(&shm->queue, a))
-            vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
+        if (vl_fair_is_capped(&shm->queue, a))
+            vl_fair_credit(&shm->queue, a, (apr_uint64_t)passed_us);
     }
 }
 

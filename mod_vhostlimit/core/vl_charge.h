@@ -12,7 +12,7 @@
  * was measured, so the sum is exact.
  *
  * This file owns, in the segment, each account's advances and its charges for the status
- * page. It charges the account's flow in vl_queue.h. Invariant: each request is charged the
+ * page. It charges the account in vl_fair.h. Invariant: each request is charged the
  * CPU time of its thread once, however it is split into parts.
  *
  * Lock: the segment lock, which the functions take themselves unless stated otherwise.
@@ -25,7 +25,7 @@ typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from the start to the end */
     apr_uint64_t cpu_us;        /* CPU time of Apache's thread */
     apr_uint64_t charged_us;    /* part of it that vl_charge_part() has charged */
-    const vl_client_id_t *client;   /* charged too (vl_inside.h), or NULL. If the request waited
+    const vl_client_id_t *client;   /* charged too (vl_fair.h), or NULL. If the request waited
                                      * as another one, that one is charged as well */
 } vl_cost_t;
 
@@ -34,7 +34,7 @@ void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 /* The same under the segment lock. */
 void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 /* Ends the charging of a request: counts its cost for the status page, and returns the whole
- * cost with the advance for its back ends, us of CPU time, for vl_queue_end(). Requires the
+ * cost with the advance for its back ends, us of CPU time, for vl_fair_end(). Requires the
  * segment lock. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_cost_t *cost);

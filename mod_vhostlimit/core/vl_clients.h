@@ -3,7 +3,7 @@
 #define VL_CLIENTS_H
 
 /* The clients of sites, in memory that all children share: which client a request is of, what
- * clients were charged while requests of their site waited (vl_inside.h), and which clients
+ * clients were charged while requests of their site waited (vl_fair.h), and which clients
  * were served while none waited.
  *
  * A client is an address prefix (VhostLimitClients). The table has a fixed size. Where eight
@@ -81,10 +81,6 @@ typedef struct vl_clients_t {
 /* Chooses the secrets. Parent, before any child exists. */
 void vl_clients_init(vl_clients_t *clients);
 
-/* Forgets the clients of an account whose number another site gets. Parent, while the account
- * has no requests. */
-void vl_clients_forget(vl_clients_t *clients, apr_uint32_t account);
-
 /* Fills in the prefix of *ret_id and clears the rest. address: 4 or 16 bytes (length); bits4
  * and bits6: how many bits of it distinguish clients, 0 to 32 and 0 to 128. */
 void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, unsigned bits6,
@@ -99,36 +95,5 @@ void vl_clients_serve(vl_clients_t *clients, apr_uint32_t account, const unsigne
 /* Returns 1 if the client has probably been entered, 0 if it has not. */
 int vl_clients_is_known(const vl_clients_t *clients, apr_uint32_t account,
                         const unsigned char *prefix, apr_int64_t now_us, apr_int64_t ttl_us);
-
-/* Returns the time since the client was last charged, us, to within three ticks. */
-apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us);
-
-/* Copies the entry with this key. Returns 0 if there is none. */
-int vl_clients_find(const vl_clients_t *clients, apr_uint64_t key,
-                    vl_client_entry_t *ret_entry);
-/* Copies up to max entries of the account, those with most CPU time first. Returns their
- * number. */
-apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,
-                            vl_client_entry_t *ret_entries, apr_uint32_t max);
-
-/* --- for vl_inside.c --------------------------------------------------------- */
-
-/* Returns the entry with this key, or NULL. */
-vl_client_entry_t *vl_clients_entry(const vl_clients_t *clients, apr_uint64_t key);
-/* Returns the client's entry, a new one with this tag if it has none. Returns NULL if the site
- * does not share by client, or if another process took the entry. */
-vl_client_entry_t *vl_clients_make_entry(vl_clients_t *clients, apr_uint32_t account,
-                                         const vl_client_id_t *id, apr_uint64_t tag,
-                                         apr_uint32_t tick);
-/* Records that a request of the client has ended in this tick. Returns 1 if it is the first one
- * in this tick that repeats one of this tick or the one before. */
-int vl_clients_repeats(vl_client_entry_t *entry, apr_uint32_t tick);
-/* Records that the client is charged in this tick, but not for a request. */
-void vl_clients_touch(vl_client_entry_t *entry, apr_uint32_t tick);
-
-static inline apr_uint32_t vl_clients_tick(apr_int64_t now_us)
-{
-    return (apr_uint32_t)(now_us / VL_CLIENTS_TICK_US);
-}
 
 #endif

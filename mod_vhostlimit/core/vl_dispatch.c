@@ -34,17 +34,17 @@ static apr_uint32_t nth_child(const vl_shm_t *shm, apr_uint32_t i)
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     vl_candidate_t next, best = { .child = NO_CHILD };
-    apr_uint32_t i, left = shm->queue.flows[account].waiting;
+    apr_uint32_t i, left = shm->queue.accounts[account].waiting;
 
     for (i = 0; left && i < shm->head->columns; i++) {
-        apr_uint32_t c = nth_child(shm, i), waiting = vl_segment_cell(shm, c, account)->waiting;
+        apr_uint32_t c = nth_child(shm, i), waiting = shm->cells[c][account].waiting;
 
         left -= waiting;
         if (!waiting || !vl_admit_thread(shm, c, account, 0))
             continue;
-        vl_inside_candidate(shm, account, c, &next);
+        vl_fair_candidate(shm, account, c, &next);
         next.since_us -= c == shm->self ? REMOTE_PENALTY_US : 0;
-        if (best.child == NO_CHILD || vl_inside_is_before(&next, &best))
+        if (best.child == NO_CHILD || vl_fair_is_before(&next, &best))
             best = next;
     }
     return best.child;
@@ -74,16 +74,16 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
     child_t *child = &shm->children[c];
-    cell_t *cell = vl_segment_cell(shm, c, account);
+    cell_t *cell = &shm->cells[c][account];
     apr_int64_t now_us = vl_clock_us();
     vl_ticket_t *ticket;
 
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
-    ticket->charged = vl_queue_begin(&shm->queue, account);
+    ticket->charged = vl_fair_begin(&shm->queue, account);
     ticket->stream = ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
-    vl_inside_granted(shm, account, c, ticket->charged);
+    vl_fair_granted(shm, account, c, ticket->charged);
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, now_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
@@ -104,7 +104,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
-           && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
+           && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
               != VL_NO_FLOW) {
         grant(shm, choice.child, account, wakes);
         choice.is_passed_over = 0;
@@ -128,7 +128,7 @@ void vl_dispatch_take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child_t *child = &shm->children[shm->self];
 
     *ret_ticket = child->ring[child->ring_head];
-    vl_segment_cell(shm, shm->self, ret_ticket->account)->running++;
+    shm->cells[shm->self][ret_ticket->account].running++;
     child->ring_head = (child->ring_head + 1) % RING_SIZE;
     __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
@@ -159,23 +159,16 @@ void vl_dispatch_and_unlock(vl_shm_t *shm)
     vl_dispatch_take_and_unlock(shm, NULL, 0);
 }
 
-static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
-{
-    int result;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 0;
-    result = vl_admit_left(shm, c) > 0;
-    vl_segment_unlock(shm);
-    return result;
-}
-
 void vl_dispatch_wake_others(vl_shm_t *shm)
 {
-    apr_uint32_t c;
+    apr_uint32_t c, left;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && has_free_capacity(shm, c))
+        if (c == shm->self || vl_segment_lock_child(shm) != APR_SUCCESS)
+            continue;
+        left = vl_admit_left(shm, c);
+        vl_segment_unlock(shm);
+        if (left)
             wake(shm, c);
     }
 }
@@ -216,10 +209,10 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    if (shm->queue.flows[account].waiting
-        < vl_segment_limits(shm, account)->queue) {
+    if (shm->queue.accounts[account].waiting
+        < shm->queue.accounts[account].limits.queue) {
         for (c = 0; c < shm->head->columns; c++) {
-            const cell_t *cell = vl_segment_cell(shm, c, account);
+            const cell_t *cell = &shm->cells[c][account];
 
             if (c != shm->self && cell->deferred
                 && (found == NO_CHILD || !cell->waiting))
@@ -253,13 +246,13 @@ static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
 {
     child_t *child = &shm->children[c];
     vl_ticket_t ticket = *vl_segment_ticket(child, child->ring_len - 1);
-    cell_t *cell = vl_segment_cell(shm, c, ticket.account);
+    cell_t *cell = &shm->cells[c][ticket.account];
 
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
     child->running--;
-    vl_queue_cancel(&shm->queue, ticket.account, ticket.charged);
-    vl_queue_arrive(&shm->queue, ticket.account);
+    vl_fair_cancel(&shm->queue, ticket.account, ticket.charged);
+    vl_fair_arrive(&shm->queue, ticket.account);
 }
 
 static void revoke_stalled(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)

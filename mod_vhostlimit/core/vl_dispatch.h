@@ -4,7 +4,7 @@
 
 /* The dispatcher gives free slots to queued waiters of all child processes.
  *
- * It chooses the account by the fair queue (vl_queue.h), within the capacity thresholds
+ * It chooses the account by the fair queue (vl_fair.h), within the capacity thresholds
  * (vl_admit.h), and then the child in which that account's first waiter probably waits.
  * The grant goes into that child's ring. Another child is woken through its eventfd, after
  * the lock is released. The calling child is not: it checks vl_slot_granted().

@@ -14,7 +14,7 @@
 #include "core/vl_segment.h"
 #include "core/vl_slot.h"
 
-static task_t *entry_of(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
 {
     return &shm->tasks[(apr_size_t)child * VL_TASKS_MAX + i];
 }
@@ -44,11 +44,6 @@ void vl_duty_wake_sampler(vl_shm_t *shm)
         futex(sleeps, FUTEX_WAKE, 1, NULL);
 }
 
-task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
-{
-    return entry_of(shm, child, i);
-}
-
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port)
 {
@@ -60,14 +55,14 @@ void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
 void vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
 {
     if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
-        entry_of(shm, shm->self, i)->tid = this_thread();
+        vl_duty_task(shm, shm->self, i)->tid = this_thread();
 }
 
 void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
                   int port)
 {
     const apr_uint32_t *sleeps = &shm->sampler->sleeps;
-    task_t *task = entry_of(shm, shm->self, i);
+    task_t *task = vl_duty_task(shm, shm->self, i);
 
     task->client_fd = client_fd;
     task->port = port;
@@ -84,13 +79,13 @@ void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_f
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)
 {
     if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
-        __atomic_store_n(&entry_of(shm, shm->self, i)->account, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&vl_duty_task(shm, shm->self, i)->account, 0, __ATOMIC_RELEASE);
 }
 
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused)
 {
     if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
-        __atomic_store_n(&entry_of(shm, shm->self, i)->paused, paused, __ATOMIC_RELAXED);
+        __atomic_store_n(&vl_duty_task(shm, shm->self, i)->paused, paused, __ATOMIC_RELAXED);
 }
 
 void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
@@ -102,7 +97,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
         apr_uint32_t n = __atomic_load_n(&shm->children[c].tasks, __ATOMIC_ACQUIRE);
 
         for (i = 0; pid && i < n; i++) {
-            const task_t *task = entry_of(shm, c, i);
+            const task_t *task = vl_duty_task(shm, c, i);
             task_t copy = { .account = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE) };
 
             if (!copy.account || __atomic_load_n(&task->paused, __ATOMIC_RELAXED))
@@ -119,7 +114,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
 
 apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->queue.accounts[account].running, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
@@ -136,7 +131,7 @@ apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu)
 
 apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].served_us, __ATOMIC_RELAXED);
+    return __atomic_load_n(&shm->queue.accounts[account].served_us, __ATOMIC_RELAXED);
 }
 
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
@@ -147,7 +142,7 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
         return;
     shm->head->queue.duty = average;
     for (i = 0; i < n; i++) {
-        vl_queue_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
+        vl_fair_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
                           duties[i].idle);
         shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
     }
@@ -159,19 +154,19 @@ vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)
     return shm->sampler;
 }
 
-void vl_duty_want_calls(vl_shm_t *shm)
+void vl_duty_tell(vl_shm_t *shm, vl_until_e what)
 {
-    vl_sampler_state_t *sampler = shm->sampler;
+    int *told = &shm->sampler->told[what];
 
-    if (!__atomic_load_n(&sampler->calls_wanted, __ATOMIC_RELAXED))
-        __atomic_store_n(&sampler->calls_wanted, 1, __ATOMIC_RELEASE);
-    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) == VL_UNTIL_CALLS)
+    if (!__atomic_load_n(told, __ATOMIC_RELAXED))
+        __atomic_store_n(told, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&shm->sampler->sleeps, __ATOMIC_SEQ_CST) == what)
         vl_duty_wake_sampler(shm);
 }
 
-int vl_duty_calls_wanted(vl_shm_t *shm)
+int vl_duty_was_told(vl_shm_t *shm, vl_until_e what)
 {
-    return __atomic_exchange_n(&shm->sampler->calls_wanted, 0, __ATOMIC_ACQ_REL);
+    return __atomic_exchange_n(&shm->sampler->told[what], 0, __ATOMIC_ACQ_REL);
 }
 
 /* Returns the entry for the account and the address: one that exists, a free one, or the oldest. */
@@ -241,21 +236,6 @@ apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
     return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
 }
 
-void vl_duty_begin_backend(vl_shm_t *shm)
-{
-    vl_sampler_state_t *sampler = shm->sampler;
-
-    if (!__atomic_load_n(&sampler->backend_began, __ATOMIC_RELAXED))
-        __atomic_store_n(&sampler->backend_began, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_SEQ_CST) == VL_UNTIL_ENGAGED)
-        vl_duty_wake_sampler(shm);
-}
-
-int vl_duty_backend_began(vl_shm_t *shm)
-{
-    return __atomic_exchange_n(&shm->sampler->backend_began, 0, __ATOMIC_ACQ_REL);
-}
-
 /* vl_duty_see_fn */
 static void note_any(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
                      const task_t *task)
@@ -272,7 +252,7 @@ static int must_not_sleep(vl_shm_t *shm, vl_until_e until)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (until == VL_UNTIL_ENGAGED)
         return __atomic_load_n(&shm->head->engage.engaged, __ATOMIC_ACQUIRE)
-               || __atomic_load_n(&shm->sampler->backend_began, __ATOMIC_ACQUIRE);
+               || __atomic_load_n(&shm->sampler->told[until], __ATOMIC_ACQUIRE);
     if (until == VL_UNTIL_BEGIN)
         vl_duty_tasks(shm, note_any, &any);
     return any;

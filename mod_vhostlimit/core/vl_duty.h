@@ -67,19 +67,23 @@ typedef enum {
     VL_SAMPLER_BLIND                /* it may not read /proc of other processes */
 } vl_sampler_e;
 
+/* What the sampler sleeps for besides its time: a request begins; calls are to be looked for; the
+ * server becomes engaged, or a listed request begins that may wait for a back end. */
+typedef enum {
+    VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED, VL_UNTIL_COUNT
+} vl_until_e;
+
 typedef struct vl_sampler_state_t {
     vl_sampler_e state;
     apr_int64_t round_at;           /* when it last completed a round, us */
-    int backend_began;              /* see vl_duty_begin_backend() */
     apr_int64_t woken_at;           /* when a request or the server last woke it, us */
     apr_uint32_t round_us;          /* CPU time of a round, average */
     apr_uint32_t processes;         /* back-end processes that it watches */
     apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
     char unread[VL_ADDRESS_SIZE + 64];  /* a database whose sessions are not seen, and why, or "" */
-    apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs, 2
-                                     * between two rounds, 0 while it works */
+    apr_uint32_t sleeps;            /* futex: the vl_until_e that it sleeps for, 0 while it works */
+    int told[VL_UNTIL_COUNT];       /* see vl_duty_tell(); atomic */
     vl_spent_t spent[VL_SPENT_MAX];
-    int calls_wanted;               /* see vl_duty_want_calls(); atomic */
     apr_uint32_t calls[65536];      /* of each port: see vl_duty_call(); atomic */
 } vl_sampler_state_t;
 
@@ -96,10 +100,10 @@ void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_f
                   int port);
 /* Ends the sampler's sleep. */
 void vl_duty_wake_sampler(vl_shm_t *shm);
-/* A listed request begins that may wait for a back end: the sampler of a dormant server looks. */
-void vl_duty_begin_backend(vl_shm_t *shm);
-/* Sampler: returns 1 if that has happened since the last call. */
-int vl_duty_backend_began(vl_shm_t *shm);
+/* Tells the sampler that this has happened, and ends its sleep if it sleeps for it. */
+void vl_duty_tell(vl_shm_t *shm, vl_until_e what);
+/* Sampler: returns 1 if it was told this since the last call. */
+int vl_duty_was_told(vl_shm_t *shm, vl_until_e what);
 /* paused: the request of entry i has given its slot back. */
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
 
@@ -112,7 +116,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data);
 /* What the sampler knows of one account. */
 typedef struct vl_duty_t {
     apr_uint32_t account;
-    apr_uint32_t duty;              /* see vl_queue_set_duty() */
+    apr_uint32_t duty;              /* see vl_fair_set_duty() */
     apr_uint32_t asleep, idle;
     apr_uint32_t database_waits;    /* its requests that wait for a database */
 } vl_duty_t;
@@ -131,19 +135,16 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
 /* Calls: a running request waits for this server itself, directly or in its back end. The
  * sampler sees it, and notes the port of the client's end and the caller's account. A call must
  * not wait behind its callers (VL_ASK_CALL), and is charged to the caller.
- * vl_duty_want_calls(): a connection of this machine is queued; the sampler looks soon.
+ * The sampler is told when a connection of this machine is queued (VL_UNTIL_CALLS), and looks soon.
  * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
  * the account, or VL_NO_FLOW if several may have called.
  * vl_duty_forget_call(): it does not see it any more.
  * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
  * None takes a lock. */
-void vl_duty_want_calls(vl_shm_t *shm);
 int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller);
 void vl_duty_forget_call(vl_shm_t *shm, int port);
 #define VL_CALL_OF_UNKNOWN ((apr_uint32_t)-1)
 apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port);
-/* Sampler: returns 1 if calls are wanted since the last time it asked. */
-int vl_duty_calls_wanted(vl_shm_t *shm);
 /* Sampler: adds to what the account was charged for the back end at this address. *entry: where,
  * 0 at first. If there are too many, the oldest is forgotten. */
 void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
@@ -154,9 +155,7 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
                   vl_spent_t *ret_spent);
 /* Sampler: its state, which it writes. Others read it. */
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
-/* Sampler: sleeps for up to timeout_us (0: without an end), or until a request begins, calls are
- * wanted, or the server becomes engaged or vl_duty_begin_backend() was called. */
-typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED } vl_until_e;
+/* Sampler: sleeps for up to timeout_us (0: without an end). */
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until);
 
 #endif

@@ -38,9 +38,9 @@ const char *vl_engage_why(vl_engaged_e why)
 
 /* --- listed requests get slots ---------------------------------------------- */
 
-static apr_uint32_t most_of(const vl_flow_t *flow)
+static apr_uint32_t most_of(const vl_fair_account_t *fair)
 {
-    apr_uint32_t most = flow->limits.concurrency, part = flow->part.concurrency;
+    apr_uint32_t most = fair->limits.concurrency, part = fair->part.concurrency;
 
     return part && (!most || part < most) ? part : most;
 }
@@ -50,7 +50,7 @@ static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uin
 {
     vl_engage_t *state = state_of(shm);
 
-    if (__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED) && most_of(&shm->queue.flows[account]))
+    if (__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED) && most_of(&shm->queue.accounts[account]))
         __atomic_store_n(&state->at_limit, 0, __ATOMIC_RELAXED);
     if (!stream)
         __atomic_sub_fetch(&child->listed, 1, __ATOMIC_RELAXED);
@@ -62,7 +62,7 @@ static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uin
 
 static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
 {
-    cell_t *cell = vl_segment_cell(shm, c, account);
+    cell_t *cell = &shm->cells[c][account];
     child_t *child = &shm->children[c];
 
     cell->running += (apr_uint32_t)by;
@@ -74,7 +74,7 @@ static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream
 /* Counts a thread that the account occupies without a slot (vl_slot.h). */
 static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
 {
-    vl_segment_cell(shm, c, account)->occupied += (apr_uint32_t)by;
+    shm->cells[c][account].occupied += (apr_uint32_t)by;
     shm->children[c].occupied += (apr_uint32_t)by;
     shm->accounts[account].occupied += (apr_uint32_t)by;
 }
@@ -88,7 +88,7 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
 
     if (!(word & TASK_LISTED))
         return;
-    task->charged = vl_queue_begin_now(&shm->queue, account);
+    task->charged = vl_fair_begin_now(&shm->queue, account);
     hold(shm, c, account, stream, 1);
     if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
                                     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -96,7 +96,7 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
         return;
     }
     hold(shm, c, account, stream, -1);
-    vl_queue_cancel(&shm->queue, account, task->charged);
+    vl_fair_cancel(&shm->queue, account, task->charged);
 }
 
 static void adopt_child_locked(vl_shm_t *shm, apr_uint32_t c)
@@ -153,11 +153,11 @@ static void engage(vl_shm_t *shm, vl_engaged_e why)
 /* Returns 1 if a site with `own` of `all`, requests or what they want, has not much more than the
  * others, and its requests are known to be short. The queue would decide nothing that the kernel does
  * not. A number of slots that was set is never exceeded. */
-static int is_even(const vl_shm_t *shm, const vl_flow_t *flow, apr_uint64_t own, apr_uint64_t all,
+static int is_even(const vl_shm_t *shm, const vl_fair_account_t *fair, apr_uint64_t own, apr_uint64_t all,
                    apr_uint32_t sites)
 {
-    return shm->queue.head->by_duty && own * sites * 2 <= all * 3 && flow->estimate_us > 1
-           && flow->estimate_us <= EVEN_COST_US;
+    return shm->queue.head->by_duty && own * sites * 2 <= all * 3 && fair->estimate_us > 1
+           && fair->estimate_us <= EVEN_COST_US;
 }
 
 /* Returns 1 if a site keeps the server engaged: it is at its own limit, or it has more than the
@@ -168,13 +168,13 @@ static int site_engages_locked(const vl_shm_t *shm, apr_uint32_t all)
 
     for (i = 0; i < vl_segment_count(shm); i++) {
         apr_uint32_t account = vl_segment_account(shm, i);
-        const vl_flow_t *flow = &shm->queue.flows[account];
+        const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-        if (!flow->running && !flow->waiting)
+        if (!fair->running && !fair->waiting)
             continue;
-        most = vl_queue_limits(&shm->queue, account).concurrency;
-        if ((most && flow->running >= most) || vl_queue_is_capped(&shm->queue, account)
-            || (all && !is_even(shm, flow, flow->running + flow->waiting, all, active)))
+        most = vl_fair_limits(&shm->queue, account).concurrency;
+        if ((most && fair->running >= most) || vl_fair_is_capped(&shm->queue, account)
+            || (all && !is_even(shm, fair, fair->running + fair->waiting, all, active)))
             return 1;
     }
     return 0;
@@ -269,18 +269,18 @@ static int threads_are_short(const child_t *child)
 }
 
 /* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
- * it. flow: its site, NULL if it is not known. n: the site's listed requests. Sites that are even
+ * it. fair: its site, NULL if it is not known. n: the site's listed requests. Sites that are even
  * have twice the slots. A site may not use the last fifth (vl_admit_slot()). */
 static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty,
-                          const vl_flow_t *flow, apr_uint32_t n)
+                          const vl_fair_account_t *fair, apr_uint32_t n)
 {
     apr_uint64_t slots = (apr_uint64_t)shm->queue.head->slots * 1000;
     apr_uint64_t all = (apr_uint64_t)load + shm->queue.head->load + duty;
 
-    if (all <= slots && (all - duty < slots - slots / 5 || !flow || !(n || flow->running)))
+    if (all <= slots && (all - duty < slots - slots / 5 || !fair || !(n || fair->running)))
         return 0;
     return all > (shm->queue.head->by_duty ? slots * 2 : slots)
-           || (flow && !is_even(shm, flow, (apr_uint64_t)(n + 1) * duty, all,
+           || (fair && !is_even(shm, fair, (apr_uint64_t)(n + 1) * duty, all,
                                 __atomic_load_n(&state_of(shm)->sites, __ATOMIC_RELAXED)));
 }
 
@@ -298,21 +298,21 @@ static int is_far_below(const vl_shm_t *shm)
 
 int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
 {
-    const vl_flow_t *flow = account_1 ? &shm->queue.flows[account_1 - 1] : NULL;
+    const vl_fair_account_t *fair = account_1 ? &shm->queue.accounts[account_1 - 1] : NULL;
     apr_uint32_t most, n;
 
     if (is_far_below(shm))
         return 1;
     if (!vl_engage_is_dormant(shm))
         return 0;
-    most = flow ? most_of(flow) : 0;
-    n = flow ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
+    most = fair ? most_of(fair) : 0;
+    n = fair ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
     if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED),
-                       flow ? vl_queue_duty(&shm->queue, account_1 - 1) : 1000, flow, n)) {
+                       fair ? vl_fair_duty(&shm->queue, account_1 - 1) : 1000, fair, n)) {
         engage(shm, VL_ENGAGED_SLOTS);
         return 0;
     }
-    if (flow ? !most || n + flow->running < most
+    if (fair ? !most || n + fair->running < most
              : !__atomic_load_n(&state_of(shm)->at_limit, __ATOMIC_RELAXED))
         return 1;
     engage(shm, VL_ENGAGED_LIMIT);
@@ -347,9 +347,9 @@ void vl_engage_begun(vl_shm_t *shm)
 static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint32_t duty, int stream,
                    vl_engaged_e *ret_why)
 {
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
     vl_engage_t *state = state_of(shm);
-    apr_uint32_t most = most_of(flow), n;
+    apr_uint32_t most = most_of(fair), n;
     apr_int64_t load;
 
     __atomic_add_fetch(&child->listed_load, duty, __ATOMIC_RELAXED);
@@ -360,10 +360,10 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
         __atomic_add_fetch(&state->sites, 1, __ATOMIC_RELAXED);
     load = __atomic_fetch_add(&state->load, duty, __ATOMIC_RELAXED);
     *ret_why = VL_ENGAGED_LIMIT;
-    if ((flow->limits.cpu || flow->part.cpu_permille) && vl_queue_is_capped(&shm->queue, account))
+    if ((fair->limits.cpu || fair->part.cpu_permille) && vl_fair_is_capped(&shm->queue, account))
         return 1;
-    if (most && n + flow->running >= most) {
-        if (n + flow->running > most)
+    if (most && n + fair->running >= most) {
+        if (n + fair->running > most)
             return 1;
         __atomic_store_n(&state->at_limit, 1, __ATOMIC_RELAXED);
     }
@@ -371,7 +371,7 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
     if (!stream && threads_are_short(child))
         return 1;
     *ret_why = VL_ENGAGED_SLOTS;
-    return slots_are_full(shm, load, duty, flow, n - 1);
+    return slots_are_full(shm, load, duty, fair, n - 1);
 }
 
 int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
@@ -385,7 +385,7 @@ int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
     if (!vl_engage_is_dormant(shm) || shm->self == NO_CHILD || i >= VL_TASKS_MAX)
         return 0;
     child = &shm->children[shm->self];
-    duty = vl_queue_duty(&shm->queue, account);
+    duty = vl_fair_duty(&shm->queue, account);
     if (crosses(shm, child, account, duty, stream, &why)) {
         uncount(shm, child, account, duty, stream);
         engage(shm, why);
@@ -440,7 +440,7 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         hold(shm, c, account, stream, -1);
         occupy(shm, c, account, !stream);
-        vl_queue_cancel(&shm->queue, account, task->charged);
+        vl_fair_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);
 }
@@ -456,8 +456,8 @@ void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    charged = vl_queue_begin_now(&shm->queue, account);
-    vl_queue_end(&shm->queue, account, charged,
+    charged = vl_fair_begin_now(&shm->queue, account);
+    vl_fair_end(&shm->queue, account, charged,
                  vl_charge_end_locked(shm, account, &cost));
     vl_charge_part_locked(shm, account, rest_us);
     shm->accounts[account].metrics.cpu_us += rest_us;

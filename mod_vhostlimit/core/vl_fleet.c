@@ -23,7 +23,7 @@ apr_uint32_t vl_fleet_generation(const vl_shm_t *shm)
 static int takes_part(const vl_shm_t *shm, apr_uint32_t a)
 {
     return shm->accounts[a].generation == shm->head->generation
-           && vl_segment_limits(shm, a)->mode == VL_MODE_ON;
+           && shm->queue.accounts[a].limits.mode == VL_MODE_ON;
 }
 
 static int is_recent(apr_int64_t interval, apr_int64_t now_us)
@@ -33,9 +33,9 @@ static int is_recent(apr_int64_t interval, apr_int64_t now_us)
 
 static int is_active(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us)
 {
-    const vl_flow_t *flow = &shm->queue.flows[a];
+    const vl_fair_account_t *fair = &shm->queue.accounts[a];
 
-    return flow->running || flow->waiting || shm->accounts[a].deferred || shm->accounts[a].listed
+    return fair->running || fair->waiting || shm->accounts[a].deferred || shm->accounts[a].listed
            || is_recent(shm->accounts[a].rate.newest, now_us);
 }
 
@@ -43,14 +43,14 @@ static void read_locked(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us,
                         vl_fleet_reading_t *ret)
 {
     const account_t *account = &shm->accounts[a];
-    const vl_flow_t *flow = &shm->queue.flows[a];
+    const vl_fair_account_t *fair = &shm->queue.accounts[a];
 
     ret->name = account->name;
     ret->account = a;
-    ret->limits = flow->limits;
+    ret->limits = fair->limits;
     ret->charged_us = account->metrics.charged_us;
-    ret->backlog_us = vl_queue_backlog(&shm->queue, a, now_us);
-    ret->requests = flow->running + flow->waiting + account->deferred + account->listed;
+    ret->backlog_us = vl_fair_backlog(&shm->queue, a, now_us);
+    ret->requests = fair->running + fair->waiting + account->deferred + account->listed;
     ret->has_hosts = account->has_hosts;
     ret->is_active = is_active(shm, a, now_us);
 }
@@ -98,14 +98,14 @@ apr_size_t vl_fleet_read(vl_shm_t *shm, int all, apr_uint32_t *account,
 
 static void lease_locked(vl_shm_t *shm, const vl_fleet_lease_t *lease)
 {
-    const vl_limits_t *limits = vl_segment_limits(shm, lease->account);
+    const vl_limits_t *limits = &shm->queue.accounts[lease->account].limits;
     vl_part_t part = lease->part;
 
     if (part.weight_milli > limits->weight * 1000)
         part.weight_milli = limits->weight * 1000;
     if (shm->accounts[lease->account].override.keys & VL_KEY_BIT(VL_KEY_weight))
         part.weight_milli = 0;
-    vl_queue_lease(&shm->queue, lease->account, &part);
+    vl_fair_set_part(&shm->queue, lease->account, &part);
 }
 
 static apr_status_t lease_batch(vl_shm_t *shm, const vl_fleet_lease_t leases[], apr_size_t n)
@@ -156,7 +156,7 @@ static void end_batch(vl_shm_t *shm, apr_uint32_t first)
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     for (a = first; a < shm->head->used && a < first + BATCH; a++)
-        vl_queue_lease(&shm->queue, a, &none);
+        vl_fair_set_part(&shm->queue, a, &none);
     vl_segment_unlock(shm);
 }
 

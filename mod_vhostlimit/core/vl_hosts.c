@@ -146,7 +146,7 @@ static void add_counters_locked(vl_shm_t *shm, apr_uint32_t site_account,
 
     for (b = 0; b < VL_WAIT_BUCKETS; b++)
         __atomic_add_fetch(&site->waits[b], host->waits[b], __ATOMIC_RELAXED);
-    shm->queue.flows[site_account].backlog_us += shm->queue.flows[host_account].backlog_us;
+    shm->queue.accounts[site_account].backlog_us += shm->queue.accounts[host_account].backlog_us;
 }
 
 static void unlink_locked(vl_shm_t *shm, apr_uint32_t entry)
@@ -176,9 +176,9 @@ static void release_locked(vl_shm_t *shm, apr_uint32_t entry)
 /* Returns 1 if nothing of the account runs or waits. Requires the segment lock. */
 static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-    return !flow->running && !flow->waiting && !shm->accounts[account].occupied
+    return !fair->running && !fair->waiting && !shm->accounts[account].occupied
            && !shm->accounts[account].listed
            && !shm->accounts[account].deferred;
 }
@@ -188,11 +188,11 @@ static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
  * twice. Requires the segment lock. */
 static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_flow_t *flow = &shm->queue.flows[account];
-    apr_int64_t little = VL_FAIR_ADVANCE(VL_REFUND_US, flow->limits.weight);
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
+    apr_int64_t little = VL_FAIR_ADVANCE(VL_REFUND_US, fair->limits.weight);
 
-    return VL_FAIR_AFTER(flow->fair.tag, shm->queue.head->vtime) <= little
-           && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
+    return VL_FAIR_AFTER(fair->fair.tag, shm->queue.head->vtime) <= little
+           && (!vl_fair_is_capped(&shm->queue, account) || fair->credit_us > 0);
 }
 
 /* is_full: there is no other entry for the new name. Requires the segment lock. */
@@ -290,7 +290,7 @@ static void clear_locked(vl_shm_t *shm, apr_uint32_t entry)
     apr_uint32_t account = account_of(shm, entry);
 
     memset(&shm->accounts[account], 0, sizeof(account_t));
-    memset(&shm->queue.flows[account], 0, sizeof(vl_flow_t));
+    memset(&shm->queue.accounts[account], 0, sizeof(vl_fair_account_t));
     memset(&shm->inner[account], 0, sizeof(vl_inner_t));
 }
 
@@ -326,14 +326,14 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
 
     a->generation = shm->accounts[site].generation;
     a->override = shm->accounts[site].override;
-    vl_queue_limit(&shm->queue, account, vl_segment_limits(shm, site));
-    vl_queue_lease(&shm->queue, account, &shm->queue.flows[site].part);
+    vl_fair_limit(&shm->queue, account, &shm->queue.accounts[site].limits);
+    vl_fair_set_part(&shm->queue, account, &shm->queue.accounts[site].part);
     if (!shm->accounts[site].has_classes && !a->has_classes)
         return;
     a->has_classes = shm->accounts[site].has_classes;
     for (i = 0; i < VL_CLASSES_MAX; i++)
         weights[i] = inner->classes[i].weight;
-    vl_inside_configure(&shm->inner[account], weights, inner->known_share);
+    vl_fair_configure(&shm->inner[account], weights, inner->known_share);
 }
 
 /* Gives the entry to the name. Requires the segment lock. */
@@ -408,9 +408,9 @@ void vl_hosts_each(const vl_shm_t *shm, vl_hosts_each_fn fn, void *data)
         if (!__atomic_load_n(&shm->host[entry].key, __ATOMIC_ACQUIRE))
             continue;
         metrics = shm->accounts[account].metrics;
-        metrics.running = load(&shm->queue.flows[account].running)
+        metrics.running = load(&shm->queue.accounts[account].running)
                           + load(&shm->accounts[account].listed);
-        metrics.waiting = load(&shm->queue.flows[account].waiting);
+        metrics.waiting = load(&shm->queue.accounts[account].waiting);
         metrics.deferred = load(&shm->accounts[account].deferred);
         fn(data, account, load(&shm->host[entry].site), &metrics);
     }
@@ -424,16 +424,16 @@ void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
     memset(ret_sum, 0, sizeof(*ret_sum));
     for (entry = 0; entry < used; entry++) {
         apr_uint32_t account = account_of(shm, entry);
-        const vl_flow_t *flow = &shm->queue.flows[account];
+        const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
         if (load(&shm->host[entry].site) != site
             || !__atomic_load_n(&shm->host[entry].key, __ATOMIC_ACQUIRE))
             continue;
         ret_sum->charged_us += shm->accounts[account].metrics.charged_us;
-        ret_sum->backlog_us += vl_queue_backlog(&shm->queue, account, now_us);
+        ret_sum->backlog_us += vl_fair_backlog(&shm->queue, account, now_us);
         if (ret_sum->newest < shm->accounts[account].rate.newest)
             ret_sum->newest = shm->accounts[account].rate.newest;
-        ret_sum->requests += flow->running + flow->waiting + shm->accounts[account].deferred
+        ret_sum->requests += fair->running + fair->waiting + shm->accounts[account].deferred
                              + shm->accounts[account].listed;
     }
 }
@@ -476,7 +476,7 @@ void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site)
     do {
         if (vl_segment_lock(shm) != APR_SUCCESS)
             return;
-        if (vl_queue_is_capped(&shm->queue, site))
+        if (vl_fair_is_capped(&shm->queue, site))
             shm->hosts->capped = 1;
         for (end += BATCH; entry < end && entry < shm->hosts->used; entry++) {
             if (shm->host[entry].key && shm->host[entry].site == site)

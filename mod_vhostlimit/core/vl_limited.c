@@ -81,10 +81,10 @@ static void fill_event_locked(const vl_shm_t *shm, apr_uint32_t account,
 
     apr_cpystrn(event->name, a->name, VL_NAME_SIZE);
     event->what = what;
-    event->limits = *vl_segment_limits(shm, account);
+    event->limits = shm->queue.accounts[account].limits;
     event->metrics = a->metrics;
-    event->metrics.running = shm->queue.flows[account].running;
-    event->metrics.waiting = shm->queue.flows[account].waiting;
+    event->metrics.running = shm->queue.accounts[account].running;
+    event->metrics.waiting = shm->queue.accounts[account].waiting;
     event->metrics.deferred = a->deferred;
     event->before = a->limited.before;
     event->since_us = a->limited.since_us;
@@ -114,7 +114,7 @@ static vl_limited_e step_account_locked(const vl_shm_t *shm, apr_uint32_t accoun
     vl_limited_look_t look;
 
     look.at_us = now_us;
-    look.waiting = shm->queue.flows[account].waiting + a->deferred;
+    look.waiting = shm->queue.accounts[account].waiting + a->deferred;
     look.requests = __atomic_load_n(&a->metrics.requests, __ATOMIC_RELAXED);
     look.queued = __atomic_load_n(&a->metrics.queued, __ATOMIC_RELAXED);
     look.refused = a->metrics.refused;

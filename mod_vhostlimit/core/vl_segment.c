@@ -41,14 +41,14 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     shm->head->calls += child->calls;
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
-        q->flows[vl_segment_ticket(child, i)->account].running++;
+        q->accounts[vl_segment_ticket(child, i)->account].running++;
     if (!child->pid)
         return;                     /* its cells are empty, and may be many */
     for (i = 0; i < vl_segment_count(shm); i++) {
-        const cell_t *cell = vl_segment_cell(shm, c, a = vl_segment_account(shm, i));
+        const cell_t *cell = &shm->cells[c][a = vl_segment_account(shm, i)];
 
-        q->flows[a].running += cell->running;
-        q->flows[a].waiting += cell->waiting;
+        q->accounts[a].running += cell->running;
+        q->accounts[a].waiting += cell->waiting;
         child->running += cell->running;
         child->occupied += cell->occupied;
         child->streams += cell->streams;
@@ -90,8 +90,8 @@ static void sum_up_locked(vl_shm_t *shm)
     q->head->active_milli = q->head->load = shm->head->calls = 0;
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
-        q->flows[a].running = q->flows[a].waiting = q->flows[a].fair.place = 0;
-        q->flows[a].active_milli = q->flows[a].load = 0;
+        q->accounts[a].running = q->accounts[a].waiting = q->accounts[a].fair.place = 0;
+        q->accounts[a].active_milli = q->accounts[a].load = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {
@@ -100,9 +100,9 @@ static void sum_up_locked(vl_shm_t *shm)
     }
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
-        q->head->running += q->flows[a].running;
-        waiting += q->flows[a].waiting;
-        vl_queue_limit(q, a, vl_segment_limits(shm, a));
+        q->head->running += q->accounts[a].running;
+        waiting += q->accounts[a].waiting;
+        vl_fair_limit(q, a, &shm->queue.accounts[a].limits);
     }
     __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);

@@ -5,7 +5,7 @@
 /* The shared memory segment: its layout, its lock, and the recovery after a process has died
  * with the lock. Only the core and vl_relay.c include this header.
  *
- * [ head | account x capacity | flow x capacity | heap x capacity
+ * [ head | account x capacity | fair account x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients
  *   | sampler | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
@@ -19,7 +19,7 @@
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
  * Invariants, which t/unit/validate.h checks:
- *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
+ *  - running of an account is the sum of its cells and its tickets in the rings; waiting is the
  *    sum of its cells;
  *  - deferred and occupied of an account, and occupied and streams of a child, are sums of
  *    cells;
@@ -52,9 +52,8 @@
 #include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
-#include "core/vl_inside.h"
 #include "core/vl_limited.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_shm.h"
 
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
@@ -70,9 +69,9 @@ typedef struct account_t {
     apr_uint32_t generation;
     int has_hosts;                  /* it is a site whose hosts have accounts */
     int is_unconfined;              /* its owner has switched its sandbox off; atomic */
-    int has_classes;                /* its shares are configured (vl_inside_configure()) */
+    int has_classes;                /* its shares are configured (vl_fair_configure()) */
     vl_override_t override;
-    vl_metrics_t metrics;           /* without the gauges, which are in the flow */
+    vl_metrics_t metrics;           /* without the gauges, which the fair queue has */
     apr_uint64_t service_us;
     apr_uint32_t occupied;          /* threads that it uses without a slot */
     apr_uint32_t deferred;          /* connections that wait beyond its queue */
@@ -176,11 +175,11 @@ struct vl_shm_t {
     account_t *accounts;
     vl_queue_t queue;               /* pointers into the segment */
     child_t *children;
-    cell_t *cells;
+    cell_t **cells;                 /* [child][account] */
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
     vl_sampler_state_t *sampler; /* see vl_duty.h */
-    vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
+    vl_waiting_t **waiting;         /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
                                      * connection (vl_relay.c) */
     apr_int64_t *accepting_us;      /* when each child last said that it takes new connections, us;
@@ -225,30 +224,11 @@ static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)
     return &child->ring[(child->ring_head + i) % RING_SIZE];
 }
 
-static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
-                                  apr_uint32_t account)
-{
-    return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
-}
-
-static inline vl_waiting_t *vl_segment_waiting(const vl_shm_t *shm, apr_uint32_t child,
-                                               apr_uint32_t account)
-{
-    return &shm->waiting[(apr_size_t)child * shm->head->capacity + account];
-}
-
 /* See vl_hosts_identity(). */
 static inline apr_uint32_t vl_segment_identity(const vl_shm_t *shm, apr_uint32_t account)
 {
     return account < shm->head->sites ? account
            : __atomic_load_n(&shm->host[account - shm->head->sites].serial, __ATOMIC_RELAXED);
-}
-
-/* Returns the current limits of the account. vl_queue_limit() changes them. */
-static inline const vl_limits_t *vl_segment_limits(const vl_shm_t *shm,
-                                                   apr_uint32_t account)
-{
-    return &shm->queue.flows[account].limits;
 }
 
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do

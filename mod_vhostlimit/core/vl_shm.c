@@ -54,19 +54,21 @@ static apr_uint32_t buckets_for(apr_uint32_t hosts)
 static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint32_t hosts,
                           apr_size_t children)
 {
-    apr_size_t offset = 0, accounts = sites + hosts;
+    apr_size_t offset = 0, accounts = sites + hosts, c;
+    vl_waiting_t *waiting;
+    cell_t *cells;
     void *heap;
 
     shm->head = carve(base, &offset, sizeof(head_t));
     shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
-    shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
+    shm->queue.accounts = carve(base, &offset, sizeof(vl_fair_account_t) * accounts);
     heap = carve(base, &offset, sizeof(vl_fair_t *) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
-    shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
+    cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     shm->sampler = carve(base, &offset, sizeof(vl_sampler_state_t));
-    shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
+    waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
     shm->accepting_us = carve(base, &offset, sizeof(apr_int64_t) * children);
     shm->tasks = carve(base, &offset, sizeof(task_t) * VL_TASKS_MAX * children);
@@ -77,27 +79,28 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     if (base) {
         shm->queue.head = &shm->head->queue;
         shm->queue.head->heap.at = heap;
+        shm->cells = apr_palloc(shm->pool, sizeof(void *) * children);
+        shm->waiting = apr_palloc(shm->pool, sizeof(void *) * children);
+        for (c = 0; c < children; c++) {
+            shm->cells[c] = cells + c * accounts;
+            shm->waiting[c] = waiting + c * accounts;
+        }
     }
     return offset;
-}
-
-/* Returns the number of processors that the server may run on. */
-static apr_uint32_t count_processors(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : (apr_uint32_t)CPU_COUNT(&set);
 }
 
 static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                    apr_uint32_t children)
 {
+    cpu_set_t set;
+
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(shm->pool);
     shm->head->capacity = sites + hosts;
     shm->head->sites = sites;
     shm->head->children = children;
-    shm->head->processors = count_processors();
+    shm->head->processors = sched_getaffinity(0, sizeof(set), &set) ? 1
+                                                                    : (apr_uint32_t)CPU_COUNT(&set);
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);
@@ -171,10 +174,10 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
 static int is_needed_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     const account_t *a = &shm->accounts[account];
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-    return a->generation == shm->head->generation || flow->running || a->listed
-           || flow->waiting || a->occupied || a->deferred
+    return a->generation == shm->head->generation || fair->running || a->listed
+           || fair->waiting || a->occupied || a->deferred
            || vl_hosts_forget_locked(shm, account);
 }
 
@@ -189,7 +192,7 @@ static account_t *account_reuse_locked(vl_shm_t *shm)
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
             memset(&shm->inner[shm->reuse_from], 0, sizeof(vl_inner_t));
-            vl_clients_forget(shm->clients, shm->reuse_from);
+            vl_fair_forget_clients(shm->clients, shm->reuse_from);
             return account;
         }
     }
@@ -208,8 +211,8 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
         account = account_reuse_locked(shm);
     if (account) {
         memset(account, 0, sizeof(*account));
-        memset(&shm->queue.flows[account - shm->accounts], 0,
-               sizeof(vl_flow_t));
+        memset(&shm->queue.accounts[account - shm->accounts], 0,
+               sizeof(vl_fair_account_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);
@@ -232,7 +235,7 @@ static void configure_locked(vl_shm_t *shm, account_t *account,
     account->generation = generation;
     vl_override_configure(&account->override, configured);
     limits = vl_override_limits(mode, &account->override.now);
-    vl_queue_limit(&shm->queue, number, &limits);
+    vl_fair_limit(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
@@ -278,9 +281,9 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     vl_override_change(override, change);
-    limits = vl_override_limits(vl_segment_limits(shm, account)->mode, &override->now);
-    limit_leased_weight(&shm->queue.flows[account].part, override);
-    vl_queue_limit(&shm->queue, account, &limits);
+    limits = vl_override_limits(shm->queue.accounts[account].limits.mode, &override->now);
+    limit_leased_weight(&shm->queue.accounts[account].part, override);
+    vl_fair_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
     vl_dispatch(shm);
@@ -334,20 +337,20 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 {
     const account_t *a = &shm->accounts[account];
 
-    ret->limits = *vl_segment_limits(shm, account);
+    ret->limits = shm->queue.accounts[account].limits;
     ret->override = a->override;
-    ret->part = shm->queue.flows[account].part;
+    ret->part = shm->queue.accounts[account].part;
     ret->metrics = a->metrics;
-    ret->metrics.running = shm->queue.flows[account].running
+    ret->metrics.running = shm->queue.accounts[account].running
                            + __atomic_load_n(&a->listed, __ATOMIC_RELAXED);
-    ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->metrics.waiting = shm->queue.accounts[account].waiting;
     ret->metrics.deferred = a->deferred;
     ret->cost_by = a->cost_by;
-    ret->duty = shm->queue.flows[account].duty;
-    ret->asleep = shm->queue.flows[account].asleep;
+    ret->duty = shm->queue.accounts[account].duty;
+    ret->asleep = shm->queue.accounts[account].asleep;
     ret->database_permille = a->database_permille;
     ret->database_waits = a->database_waits;
-    ret->load = shm->queue.flows[account].load;
+    ret->load = shm->queue.accounts[account].load;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
 }
@@ -408,7 +411,7 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
     if (!weights && !shm->accounts[account].has_classes)
         return;
     shm->accounts[account].has_classes = weights != NULL;
-    vl_inside_configure(&shm->inner[account], weights ? weights : none, known_share);
+    vl_fair_configure(&shm->inner[account], weights ? weights : none, known_share);
 }
 
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)
@@ -431,7 +434,7 @@ int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account)
 
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_inside_contended(&shm->inner[account]);
+    return vl_fair_contended(&shm->inner[account]);
 }
 
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm)

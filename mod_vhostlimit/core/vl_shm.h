@@ -35,7 +35,7 @@ typedef struct vl_account_snapshot_t {
     vl_part_t part;             /* leased by vhostlimit-fleet */
     vl_metrics_t metrics;
     vl_cost_by_e cost_by;       /* how the CPU time of its back ends is found */
-    apr_uint32_t duty;          /* see vl_queue.h; permille, 0: unknown */
+    apr_uint32_t duty;          /* see vl_fair.h; permille, 0: unknown */
     apr_uint32_t asleep;        /* running requests that hold no slot */
     apr_uint32_t database_permille, database_waits;     /* see vl_segment.h */
     apr_uint32_t load;          /* permille of a slot that the others hold */

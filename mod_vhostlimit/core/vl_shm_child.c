@@ -59,14 +59,14 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     }
     __atomic_sub_fetch(&shm->head->engage.load, dead->listed_load, __ATOMIC_RELAXED);
     for (i = 0; i < dead->ring_len; i++)
-        vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
+        vl_fair_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
     for (i = 0; i < vl_segment_count(shm); i++) {
-        cell_t *cell = vl_segment_cell(shm, child, a = vl_segment_account(shm, i));
+        cell_t *cell = &shm->cells[child][a = vl_segment_account(shm, i)];
 
         if (cell->running)
-            vl_queue_forget(&shm->queue, a, cell->running);
+            vl_fair_forget(&shm->queue, a, cell->running);
         if (cell->waiting)
-            vl_queue_abandon(&shm->queue, a, cell->waiting);
+            vl_fair_abandon(&shm->queue, a, cell->waiting);
         left += cell->running + cell->waiting + cell->deferred;
         shm->accounts[a].deferred -= cell->deferred;
         shm->accounts[a].occupied -= cell->occupied;

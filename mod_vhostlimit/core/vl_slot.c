@@ -8,11 +8,11 @@
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    cell_t *cell = &shm->cells[shm->self][account];
     child_t *child = &shm->children[shm->self];
 
     ticket->account = account;
-    ticket->charged = vl_queue_begin_now(&shm->queue, account);
+    ticket->charged = vl_fair_begin_now(&shm->queue, account);
     ticket->stream = stream;
     ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
@@ -24,7 +24,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, ticket->account);
+    cell_t *cell = &shm->cells[shm->self][ticket->account];
     child_t *child = &shm->children[shm->self];
 
     cell->running--;
@@ -39,19 +39,19 @@ static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     free_slot_locked(shm, ticket);
-    vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+    vl_fair_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    cell_t *cell = &shm->cells[shm->self][account];
 
-    /* The child tells the rest when it has queued the waiter (vl_inside.h). */
+    /* The child tells the rest when it has queued the waiter (vl_fair.h). */
     if (!cell->waiting)
         __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
-    vl_queue_arrive(&shm->queue, account);
+    vl_fair_arrive(&shm->queue, account);
 }
 
 /* Returns the number of other children that have deferred connections of the account and no
@@ -60,11 +60,11 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t left = shm->accounts[account].deferred
-                        - vl_segment_cell(shm, shm->self, account)->deferred;
+                        - shm->cells[shm->self][account].deferred;
     apr_uint32_t c, n = 0;
 
     for (c = 0; left && c < shm->head->columns; c++) {
-        const cell_t *cell = vl_segment_cell(shm, c, account);
+        const cell_t *cell = &shm->cells[c][account];
 
         if (c == shm->self)
             continue;
@@ -78,9 +78,9 @@ static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_
  * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
-    const cell_t *cell = vl_segment_cell(shm, shm->self, account);
-    apr_uint64_t limit = vl_segment_limits(shm, account)->queue;
-    apr_uint64_t waiting = shm->queue.flows[account].waiting;
+    const cell_t *cell = &shm->cells[shm->self][account];
+    apr_uint64_t limit = shm->queue.accounts[account].limits.queue;
+    apr_uint64_t waiting = shm->queue.accounts[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
                        + (apr_uint64_t)more;
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
@@ -105,9 +105,9 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
         return APR_SUCCESS;
     }
     if (how == VL_WAIT_AGAIN
-        || (how == VL_WAIT ? shm->queue.flows[account].waiting
-                             < vl_segment_limits(shm, account)->queue
-                           : !vl_segment_cell(shm, shm->self, account)->deferred
+        || (how == VL_WAIT ? shm->queue.accounts[account].waiting
+                             < shm->queue.accounts[account].limits.queue
+                           : !shm->cells[shm->self][account].deferred
                              && fits_in_queue_locked(shm, account, 1))) {
         arrive_locked(shm, account, since_us);
         rv = how == VL_WAIT_ASK ? APR_EINPROGRESS : APR_SUCCESS;
@@ -115,7 +115,7 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
     else {
         rv = APR_EAGAIN;
         if (how != VL_WAIT) {
-            vl_segment_cell(shm, shm->self, account)->deferred++;
+            shm->cells[shm->self][account].deferred++;
             __atomic_store_n(&shm->accounts[account].deferred,
                              shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
         }
@@ -126,7 +126,7 @@ apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t si
 
 static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
 {
-    vl_segment_cell(shm, shm->self, account)->deferred--;
+    shm->cells[shm->self][account].deferred--;
     __atomic_store_n(&shm->accounts[account].deferred,
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
@@ -138,7 +138,7 @@ void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account)
 
     /* Dispatching may make the next places free. */
     while (n && vl_slot_deferred_here(shm, account) && vl_segment_lock_child(shm) == APR_SUCCESS) {
-        cell = vl_segment_cell(shm, shm->self, account);
+        cell = &shm->cells[shm->self][account];
         for (n = 0; cell->deferred && fits_in_queue_locked(shm, account, 0); n++) {
             undefer_locked(shm, account);
             arrive_locked(shm, account, cell->first.since_us);
@@ -166,7 +166,7 @@ apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
+    return shm->self == NO_CHILD ? 0 : shm->cells[shm->self][account].deferred;
 }
 
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
@@ -176,12 +176,12 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 
     if (rv != APR_SUCCESS)
         return rv;
-    cell = vl_segment_cell(shm, shm->self, account);
+    cell = &shm->cells[shm->self][account];
     if (cell->deferred)
         undefer_locked(shm, account);
     else if (cell->waiting) {
         __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
-        vl_queue_abandon(&shm->queue, account, 1);
+        vl_fair_abandon(&shm->queue, account, 1);
     }
     else
         rv = APR_EAGAIN;
@@ -240,7 +240,7 @@ int vl_slot_granted(const vl_shm_t *shm)
 }
 
 apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
-                              vl_ticket_t *ret_ticket)
+                         vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
@@ -267,13 +267,13 @@ apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].estimate_us,
+    return __atomic_load_n(&shm->queue.accounts[account].estimate_us,
                            __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].waiting,
+    return __atomic_load_n(&shm->queue.accounts[account].waiting,
                            __ATOMIC_RELAXED);
 }
 
@@ -288,17 +288,17 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     account_t *a = &shm->accounts[account];
-    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    const vl_limits_t *limits = &shm->queue.accounts[account].limits;
     const vl_queue_head_t *q = shm->queue.head;
     int waits;
     vl_decision_t decision = vl_admit_dryrun(limits,
-                                             shm->queue.flows[account].running,
+                                             shm->queue.accounts[account].running,
                                              &waits);
 
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
     else if (waits || (limits->queue
-                       && (!vl_queue_free(&shm->queue) || q->heap.length)))
+                       && (!vl_fair_free(&shm->queue) || q->heap.length)))
         a->metrics.would_queue++;
     return decision;
 }
@@ -330,13 +330,13 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    limits = vl_queue_limits(&shm->queue, account);
+    limits = vl_fair_limits(&shm->queue, account);
     dry = limits.mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
                        : vl_admit_decide(&limits,
-                                         shm->queue.flows[account].running);
+                                         shm->queue.accounts[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
-    adm.backlogged = shm->queue.flows[account].waiting > 0;
+    adm.backlogged = shm->queue.accounts[account].waiting > 0;
     adm.concurrency = limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
@@ -361,7 +361,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
-    ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
+    ret_admission->concurrency = vl_fair_limits(&shm->queue, account).concurrency;
     ret_admission->service_us = a->service_us;
     vl_segment_unlock(shm);
 }
@@ -380,7 +380,7 @@ void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
 {
-    vl_inside_gone(&shm->inner[account], waited_us);
+    vl_fair_gone(&shm->inner[account], waited_us);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
@@ -407,12 +407,12 @@ static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
 
     free_slot_locked(shm, ticket);
     if (payer == ticket->account) {
-        vl_queue_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
-                     cost_us);
+        vl_fair_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
+                    cost_us);
     }
     else {
-        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
-        vl_queue_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
+        vl_fair_cancel(&shm->queue, ticket->account, ticket->charged);
+        vl_fair_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
     }
     return cost_us;
 }
@@ -439,13 +439,13 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     else
         vl_slot_cancel_locked(shm, ticket);
     /* Before the next grant, whose order depends on it. */
-    vl_inside_end(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
+    vl_fair_end_client(shm, ticket, cost && !ticket->caller ? cost->client : NULL, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    vl_inside_end(shm, ticket, NULL, 0);
+    vl_fair_end_client(shm, ticket, NULL, 0);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);
@@ -468,7 +468,7 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 
 static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    vl_segment_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->cells[shm->self][account].occupied += (apr_uint32_t)by;
     shm->children[shm->self].occupied += (apr_uint32_t)by;
     shm->accounts[account].occupied += (apr_uint32_t)by;
 }
@@ -485,7 +485,7 @@ void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
  * to such accounts, because a queue limit of 0 says that nothing waits. */
 static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    const vl_limits_t *limits = &shm->queue.accounts[account].limits;
 
     return limits->mode == VL_MODE_ON && limits->queue;
 }
@@ -519,26 +519,22 @@ void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     ticket->stream = 1;
-    vl_segment_cell(shm, shm->self, ticket->account)->streams++;
+    shm->cells[shm->self][ticket->account].streams++;
     shm->children[shm->self].streams++;
     vl_segment_unlock(shm);
 }
 
-/* Only this child changes these counts. */
-static void count_here(vl_shm_t *shm, apr_uint32_t *count, int by)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(count, *count + (apr_uint32_t)by, __ATOMIC_RELAXED);
-}
-
+/* Only this child changes these two counts. */
 void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    count_here(shm, &vl_segment_cell(shm, shm->self, account)->thread_waiters, by);
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->cells[shm->self][account].thread_waiters, by, __ATOMIC_RELAXED);
 }
 
 void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    count_here(shm, &vl_segment_cell(shm, shm->self, account)->parked, by);
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->cells[shm->self][account].parked, by, __ATOMIC_RELAXED);
 }
 
 static apr_uint32_t load(const apr_uint32_t *count)
@@ -568,12 +564,6 @@ int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
     return may_grow || count_alive(shm) < max;
 }
 
-static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
-{
-    return !load(&shm->head->asking)
-           && (count_alive(shm) >= max || vl_slot_contended(shm));
-}
-
 int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
 {
     const child_t *child;
@@ -581,7 +571,8 @@ int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
     if (shm->self == NO_CHILD)
         return 0;
     if (load(&shm->head->acceptor))
-        return are_processes_short(shm, max);
+        return !load(&shm->head->asking)
+               && (count_alive(shm) >= max || vl_slot_contended(shm));
     if (!vl_slot_contended(shm))
         return 0;
     child = &shm->children[shm->self];
@@ -636,15 +627,15 @@ void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare)
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
-    const vl_flow_t *flow = &shm->queue.flows[account];
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
-    return __atomic_load_n(&flow->limits.cpu, __ATOMIC_RELAXED)
-           || __atomic_load_n(&flow->part.cpu_permille, __ATOMIC_RELAXED);
+    return __atomic_load_n(&fair->limits.cpu, __ATOMIC_RELAXED)
+           || __atomic_load_n(&fair->part.cpu_permille, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
+    return __atomic_load_n(&shm->queue.accounts[account].limits.queue,
                            __ATOMIC_RELAXED);
 }
 

@@ -3,7 +3,7 @@
 #define VL_SLOT_H
 
 /* Slots of the server: requests and connections wait for one, are granted one and release
- * it. The fair queue of vl_queue.h runs over all children in the segment.
+ * it. The fair queue of vl_fair.h runs over all children in the segment.
  *
  * A waiter (a socket, a parked connection, a blocked thread) stays in its child process. The
  * segment only counts it. The thread that releases a slot dispatches (vl_dispatch.h). After
@@ -184,7 +184,7 @@ int vl_slot_only_in_mpm(vl_shm_t *shm);
 
 /* --- settings --------------------------------------------------------------- */
 
-/* VhostLimitSlots auto: slots for each processor. A slot is runnable work (vl_queue.h), so
+/* VhostLimitSlots auto: slots for each processor. A slot is runnable work (vl_fair.h), so
  * more would only make the kernel switch between more of it. */
 #define VL_AUTO_PER_CPU 8
 /* Sets the number of slots of the server. 0: VL_AUTO_PER_CPU for each

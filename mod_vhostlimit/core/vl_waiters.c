@@ -39,7 +39,7 @@ void vl_waiters_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                            apr_uint32_t workers)
 {
     here.shm = shm;
-    here.queues = vl_inside_create(pchild, shm, accounts);
+    here.queues = vl_fair_create(pchild, shm, accounts);
     here.threads = threads;
     here.requests.limit = threads > 1 ? threads / 2 : 1;
     here.streams.limit = workers * 5 / 6;
@@ -74,7 +74,7 @@ static void refill_locked(apr_uint32_t account)
 
 void vl_waiters_refill_locked(void)
 {
-    vl_inside_each_account(here.queues, refill_locked);
+    vl_fair_each_account(here.queues, refill_locked);
     take_granted_locked();
 }
 
@@ -85,7 +85,7 @@ static void keep_if_counted_locked(vl_waiter_t *waiter, apr_status_t rv)
 {
     if (rv == APR_SUCCESS)
         return;
-    vl_inside_remove(here.queues, waiter);
+    vl_fair_remove_waiter(here.queues, waiter);
     waiter->done(waiter, NULL, APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_QUEUE
                                                         : VL_REASON_NONE);
 }
@@ -94,7 +94,7 @@ void vl_waiters_add_locked(vl_waiter_t *waiter)
 {
     apr_status_t rv;
 
-    vl_inside_add(here.queues, waiter);
+    vl_fair_add_waiter(here.queues, waiter);
     rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
                          waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT, NULL);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
@@ -112,7 +112,7 @@ int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
     waiter->was_deferred = APR_STATUS_IS_EAGAIN(rv);
     if (rv == APR_SUCCESS)
         return 1;
-    vl_inside_add(here.queues, waiter);
+    vl_fair_add_waiter(here.queues, waiter);
     if (APR_STATUS_IS_EINPROGRESS(rv))
         take_granted_locked();
     else if (!waiter->was_deferred)
@@ -122,14 +122,14 @@ int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 
 void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
-    vl_inside_add_first(here.queues, waiter);
+    vl_fair_add_first_waiter(here.queues, waiter);
     keep_if_counted_locked(waiter, vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
                                                    VL_WAIT_AGAIN, NULL));
 }
 
 static void dequeue_locked(vl_waiter_t *waiter)
 {
-    vl_inside_remove(here.queues, waiter);
+    vl_fair_remove_waiter(here.queues, waiter);
     /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter less and
      * release the slot. */
     vl_slot_unwait(here.shm, waiter->account);
@@ -155,7 +155,7 @@ apr_uint32_t vl_waiters_expire_locked(apr_int64_t now_us, apr_uint32_t max)
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
 
-    while ((waiter = vl_inside_expired(here.queues, now_us))) {
+    while ((waiter = vl_fair_expired_waiter(here.queues, now_us))) {
         if (waiter->may_defer && n >= max)
             break;
         n += waiter->may_defer != 0;
@@ -167,17 +167,17 @@ apr_uint32_t vl_waiters_expire_locked(apr_int64_t now_us, apr_uint32_t max)
 
 int vl_waiters_has_locked(vl_waiter_done_fn done)
 {
-    return vl_inside_any(here.queues, done, NULL) != NULL;
+    return vl_fair_any_waiter(here.queues, done, NULL) != NULL;
 }
 
 static int has_queued_locked(apr_uint32_t account)
 {
-    return vl_inside_count(here.queues, account) > vl_slot_deferred_here(here.shm, account);
+    return vl_fair_count_waiters(here.queues, account) > vl_slot_deferred_here(here.shm, account);
 }
 
 vl_waiter_t *vl_waiters_evict_locked(vl_waiter_done_fn done, int queued)
 {
-    vl_waiter_t *waiter = vl_inside_any(here.queues, done, queued ? has_queued_locked : NULL);
+    vl_waiter_t *waiter = vl_fair_any_waiter(here.queues, done, queued ? has_queued_locked : NULL);
 
     if (waiter)
         dequeue_locked(waiter);
@@ -187,7 +187,7 @@ vl_waiter_t *vl_waiters_evict_locked(vl_waiter_done_fn done, int queued)
 vl_waiter_t *vl_waiters_newest_of_longest_locked(vl_waiter_done_fn done,
                                                  apr_uint32_t *ret_count)
 {
-    return vl_inside_newest_of_longest(here.queues, done, ret_count);
+    return vl_fair_newest_waiter(here.queues, done, ret_count);
 }
 
 /* --- grants ------------------------------------------------------------------ */
@@ -197,12 +197,12 @@ vl_waiter_t *vl_waiters_newest_of_longest_locked(vl_waiter_done_fn done,
 static void deliver_grant_locked(const vl_ticket_t *granted)
 {
     vl_ticket_t ticket = *granted;
-    vl_waiter_t *waiter = vl_inside_pop(here.queues, &ticket, vl_slot_only_in_mpm(here.shm));
+    vl_waiter_t *waiter = vl_fair_pop_waiter(here.queues, &ticket, vl_slot_only_in_mpm(here.shm));
 
     if (waiter)
         waiter->done(waiter, &ticket, VL_REASON_NONE);
     else {
-        waiter = vl_inside_first(here.queues, ticket.account);
+        waiter = vl_fair_first_waiter(here.queues, ticket.account);
         vl_slot_put_back(here.shm, &ticket, waiter ? waiter->since_us : 0);
     }
     vl_slot_refill(here.shm, ticket.account);

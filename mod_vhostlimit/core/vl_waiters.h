@@ -4,7 +4,7 @@
 
 /* Everything that waits for a slot in this child process: connections that the acceptor
  * holds, connections that are parked in the MPM, and blocked threads. Each account has a
- * queue (vl_inside.h). The segment counts these waiters and grants slots to the child
+ * queue (vl_fair.h). The segment counts these waiters and grants slots to the child
  * (vl_slot.h); this file gives each grant to the account's first waiter.
  *
  * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the waiters lock
@@ -19,7 +19,7 @@
  * requests. */
 
 #include "core/vl_slot.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 
 /* The result of asking for a slot, which a request carries. */
 typedef struct vl_grant_t {

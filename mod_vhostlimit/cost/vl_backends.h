@@ -29,7 +29,7 @@
 #include <apr_pools.h>
 #include <apr_time.h>
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 
 typedef struct vl_backends_t vl_backends_t;
 

@@ -8,7 +8,7 @@
 #include <apr_hash.h>
 #include <apr_strings.h>
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "cost/vl_mysql.h"
 #include "cost/vl_proc.h"
 

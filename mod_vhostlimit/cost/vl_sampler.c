@@ -13,7 +13,7 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
 
@@ -450,7 +450,7 @@ static void allocate(sampler_t *s, apr_pool_t *p)
 /* Returns 1 if the server is dormant, and its requests wait for no back end. */
 static int rests(sampler_t *s)
 {
-    if (vl_duty_backend_began(s->shm))
+    if (vl_duty_was_told(s->shm, VL_UNTIL_ENGAGED))
         s->backend_us = vl_clock_us();
     return vl_engage_is_dormant(s->shm) && vl_clock_us() - s->backend_us > DORMANT_US;
 }
@@ -466,12 +466,12 @@ static void sleep_between(sampler_t *s, apr_int64_t us)
     else if (rests(s)) {
         return;
     }
-    if (us > s->calls_wait_us && vl_duty_calls_wanted(s->shm)) {
+    if (us > s->calls_wait_us && vl_duty_was_told(s->shm, VL_UNTIL_CALLS)) {
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
         return;
     }
     vl_duty_sleep(s->shm, us, VL_UNTIL_CALLS);
-    if (s->calls_wait_us < us && vl_duty_calls_wanted(s->shm))
+    if (s->calls_wait_us < us && vl_duty_was_told(s->shm, VL_UNTIL_CALLS))
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
 }
 

@@ -5,7 +5,7 @@
 /*
  * The sampler: a process beside Apache that looks some times a second what running requests
  * do. It tells the segment for each account
- *   - its duty: the part of their time in which its requests want a processor (vl_queue.h);
+ *   - its duty: the part of their time in which its requests want a processor (vl_fair.h);
  *   - how many of its requests have been asleep for long;
  *   - the CPU time of its back ends (vl_charge.h).
  *

@@ -91,7 +91,7 @@ void vl_lease_charge_connection(vl_lease_t *lease)
     if (!is_known)
         return;
     vl_charge_part(vl_leases.shm, account, (apr_uint64_t)us);
-    vl_inside_charge(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
+    vl_fair_charge_client(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
     vl_lease_use_credit(lease, us);
 }
 

@@ -97,7 +97,7 @@ int vl_handshake_end(vl_handshake_t **handshake)
     us = uncharged_us(ends);
     if (us) {
         vl_charge_part(vl_child.shm, ends->account, us);
-        vl_inside_charge(vl_child.shm, ends->account, &ends->client, us, 0);
+        vl_fair_charge_client(vl_child.shm, ends->account, &ends->client, us, 0);
     }
     return 1;
 }

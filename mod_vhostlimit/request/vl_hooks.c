@@ -28,7 +28,7 @@ static void charge_refusal(const req_t *req)
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
-        vl_inside_charge(vl_child.shm, req->account, &req->client,
+        vl_fair_charge_client(vl_child.shm, req->account, &req->client,
                               (apr_uint64_t)req->cpu_us, 1);
     }
 }
@@ -309,7 +309,7 @@ static int req_refuse(request_rec *r, int lookup)
     if (seconds)
         apr_table_setn(r->err_headers_out, "Retry-After",
                        apr_psprintf(r->pool, "%u", seconds));
-    /* The refusals of deferred connections are so many a second (vl_newconn_time.c). On a kept
+    /* The refusals of deferred connections are so many a second (vl_newconn.c). On a kept
      * connection the next one would follow at once. */
     if (adm->decision.reason == VL_REASON_QUEUE && req->waited_us && !r->connection->master)
         r->connection->keepalive = AP_CONN_CLOSE;
@@ -400,7 +400,7 @@ static int req_fixups(request_rec *r)
     if (r->prev && req && req->state == REQ_REFUSED && conf->mode == VL_MODE_ON)
         return admit_error_page(r, req);
     if (req && req->state == REQ_LISTED)
-        vl_duty_begin_backend(vl_child.shm);
+        vl_duty_tell(vl_child.shm, VL_UNTIL_ENGAGED);
     if (req && vl_request_is_counted(req))
         vl_meter_may_last(&req->meter);
     return DECLINED;

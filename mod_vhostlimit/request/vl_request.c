@@ -262,7 +262,7 @@ void vl_request_drop_grant(conn_t *conn)
         return;
     us = take_thread_us(account);
     vl_charge_part(vl_child.shm, account, us);
-    vl_inside_charge(vl_child.shm, account, &grant.ticket.client, us, 0);
+    vl_fair_charge_client(vl_child.shm, account, &grant.ticket.client, us, 0);
     vl_waiters_end(&grant.ticket, NULL);
 }
 
@@ -562,7 +562,7 @@ static void charge_gained(const req_t *req, apr_uint64_t us)
     if (!req->has_gained)
         return;
     vl_charge_part(vl_child.shm, req->gained.account, us);
-    vl_inside_charge(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
+    vl_fair_charge_client(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
 }
 
 /* The cost of a request that got a slot while it ran is charged like that of the others. */

@@ -198,7 +198,7 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t accou
     if (!vl_sharing_classes(&conf->sharing)
         && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
         return;
-    vl_inside_read(segment, account, &inside);
+    vl_fair_read_clients(segment, account, &inside);
     row->clients_waiting = inside.clients;
     row->late = inside.late;
     if (vl_sharing_classes(&conf->sharing))

@@ -8,7 +8,7 @@
 
 #include "base/vl_out.h"
 #include "core/vl_duty.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 #include "core/vl_metrics.h"
 
 /* Incremented when a key is renamed or changes its meaning. */

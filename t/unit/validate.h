@@ -2,12 +2,12 @@
 #ifndef VALIDATE_H
 #define VALIDATE_H
 
-/* Checks the invariants of vl_queue.c and vl_segment.h. Each function returns NULL, or the first
+/* Checks the invariants of vl_fair.c and vl_segment.h. Each function returns NULL, or the first
  * one that does not hold. */
 
 #include <string.h>
 
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 #include "core/vl_segment.h"
 
 static inline int is_fair_before(const vl_fair_t *a, const vl_fair_t *b)
@@ -15,38 +15,38 @@ static inline int is_fair_before(const vl_fair_t *a, const vl_fair_t *b)
     return a->tag == b->tag ? a->order < b->order : VL_FAIR_AFTER(a->tag, b->tag) < 0;
 }
 
-static inline const char *validate_queue(const vl_queue_t *q, apr_uint32_t flows)
+static inline const char *validate_queue(const vl_queue_t *q, apr_uint32_t accounts)
 {
     apr_uint32_t f, i, running = 0, waiting = 0, ready = 0, active = 0;
     apr_uint64_t weights = 0, load = 0;
 
-    for (f = 0; f < flows; f++) {
-        const vl_flow_t *x = &q->flows[f];
-        int in = (x->waiting && vl_queue_is_within_bounds(q, f));
+    for (f = 0; f < accounts; f++) {
+        const vl_fair_account_t *x = &q->accounts[f];
+        int in = (x->waiting && vl_fair_is_within_bounds(q, f));
 
         running += x->running;
         load += x->load;
         waiting += x->waiting;
         ready += in;
         active += x->running || x->waiting;
-        weights += x->running || x->waiting ? vl_queue_standing(q, f).weight : 0;
+        weights += x->running || x->waiting ? x->weight_milli : 0;
         if (in != (x->fair.place != 0))
-            return "a flow is in the heap iff it waits and may run";
+            return "an account is in the heap iff it waits and may run";
         if (in && (x->fair.place > q->head->heap.length
                    || q->head->heap.at[x->fair.place - 1] != &x->fair))
-            return "a flow's place is 1 + its index in the heap";
+            return "an account's place is 1 + its index in the heap";
     }
     if (running != q->head->running || waiting != q->head->waiting)
-        return "running and waiting are the sums over the flows";
+        return "running and waiting are the sums over the accounts";
     if (load != q->head->load)
-        return "load is the sum over the flows";
+        return "load is the sum over the accounts";
     if (active != q->head->active || weights != q->head->active_milli)
-        return "active and active_milli are the number and the weights of active flows";
+        return "active and active_milli are the number and the weights of active accounts";
     if (ready != q->head->heap.length)
         return "nothing else is in the heap";
     for (i = 1; i < ready; i++) {
         if (is_fair_before(q->head->heap.at[i], q->head->heap.at[(i - 1) / 2]))
-            return "no flow is before its parent in the heap";
+            return "no account is before its parent in the heap";
     }
     return NULL;
 }
@@ -59,11 +59,11 @@ static inline const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_
 
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
-        running += vl_segment_cell(shm, c, a)->running;
-        waiting += vl_segment_cell(shm, c, a)->waiting
-                   + vl_segment_cell(shm, c, a)->deferred;
-        occupied += vl_segment_cell(shm, c, a)->occupied;
-        streams += vl_segment_cell(shm, c, a)->streams;
+        running += shm->cells[c][a].running;
+        waiting += shm->cells[c][a].waiting
+                   + shm->cells[c][a].deferred;
+        occupied += shm->cells[c][a].occupied;
+        streams += shm->cells[c][a].streams;
     }
     if (occupied != child->occupied || streams != child->streams)
         return "a child's occupied and streams are sums of its cells";
@@ -83,15 +83,15 @@ static inline const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
 
-        running += vl_segment_cell(shm, c, a)->running;
-        waiting += vl_segment_cell(shm, c, a)->waiting;
-        occupied += vl_segment_cell(shm, c, a)->occupied;
-        deferred += vl_segment_cell(shm, c, a)->deferred;
+        running += shm->cells[c][a].running;
+        waiting += shm->cells[c][a].waiting;
+        occupied += shm->cells[c][a].occupied;
+        deferred += shm->cells[c][a].deferred;
         for (i = 0; i < child->ring_len; i++)
             running += vl_segment_ticket(child, i)->account == a;
     }
-    if (running != shm->queue.flows[a].running
-        || waiting != shm->queue.flows[a].waiting)
+    if (running != shm->queue.accounts[a].running
+        || waiting != shm->queue.accounts[a].waiting)
         return "running and waiting are the sums of the cells and rings";
     if (occupied != shm->accounts[a].occupied)
         return "occupied is the sum of the cells";

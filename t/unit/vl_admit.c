@@ -171,7 +171,7 @@ static apr_uint32_t begins(vl_queue_t *q, apr_uint32_t a, int is_first)
     apr_uint32_t n = 0;
 
     for (; vl_admit_slot(q, a, is_first); n++)
-        vl_queue_begin(q, a);
+        vl_fair_begin(q, a);
     return n;
 }
 
@@ -184,26 +184,26 @@ static void sleepers_leave_no_processor_idle(void)
 
     q->head->slots = 8;
     q->head->by_duty = 1;
-    vl_queue_set_duty(q, a, 400, 0, 0);
-    vl_queue_set_duty(q, b, 1000, 0, 0);
+    vl_fair_set_duty(q, a, 400, 0, 0);
+    vl_fair_set_duty(q, b, 1000, 0, 0);
     for (i = 0; i < 100; i++) {
-        vl_queue_arrive(q, a);
-        vl_queue_arrive(q, b);
+        vl_fair_arrive(q, a);
+        vl_fair_arrive(q, b);
     }
     for (i = 0; i < 20; i++)
-        vl_queue_begin(q, a);
-    ok(!vl_queue_free(q), "20 requests of duty 400 hold 8 slots");
+        vl_fair_begin(q, a);
+    ok(!vl_fair_free(q), "20 requests of duty 400 hold 8 slots");
     n = begins(q, b, 0);
     ok(n == 4, "an account that computes begins as many as its part of the slots (%u)", n);
     ok(!vl_admit_slot(q, a, 1), "the sleeping one has no more than four fifths of the slots");
     for (i = 0; i < 10; i++)
-        vl_queue_end(q, a, 1, 1);
+        vl_fair_end(q, a, 1, 1);
     n = begins(q, a, 1);
     ok(n == 6, "if it is first it begins requests until it holds so many (%u)", n);
-    vl_queue_set_duty(q, a, 1000, 0, 0);
+    vl_fair_set_duty(q, a, 1000, 0, 0);
     ok(!vl_admit_slot(q, b, 1), "beside an account that computes, slots are not exceeded");
     q->head->by_duty = 0;
-    vl_queue_set_duty(q, a, 400, 0, 0);
+    vl_fair_set_duty(q, a, 400, 0, 0);
     ok(!vl_admit_slot(q, b, 1), "a number that is set is not exceeded");
 }
 
@@ -216,25 +216,25 @@ static void owed_time_exceeds_slots(void)
 
     q->head->slots = 8;
     q->head->by_duty = 1;
-    vl_queue_set_duty(q, a, 350, 0, 0);
-    vl_queue_set_duty(q, b, 1000, 0, 0);
-    q->flows[a].estimate_us = 10000;
+    vl_fair_set_duty(q, a, 350, 0, 0);
+    vl_fair_set_duty(q, b, 1000, 0, 0);
+    q->accounts[a].estimate_us = 10000;
     for (i = 0; i < 400; i++) {
-        vl_queue_arrive(q, a);
-        vl_queue_arrive(q, b);
+        vl_fair_arrive(q, a);
+        vl_fair_arrive(q, b);
     }
     for (i = 0; i < 20; i++)
-        vl_queue_begin(q, a);
+        vl_fair_begin(q, a);
     for (i = 0; i < 12; i++)
-        vl_queue_begin(q, b);
-    vl_queue_charge(q, b, 250000);
+        vl_fair_begin(q, b);
+    vl_fair_charge(q, b, 250000);
     ok(!vl_admit_slot(q, a, 1), "50 ms behind: what may not have been charged yet is not owed");
-    vl_queue_charge(q, b, 200000);
+    vl_fair_charge(q, b, 200000);
     ok(!vl_admit_slot(q, a, 0), "250 ms behind, but another one is due: nothing");
     n = begins(q, a, 1);
     ok(n == 10, "due, it begins as many as it lacks beyond that (%u)", n);
-    vl_queue_charge(q, b, 60000000);
-    vl_queue_begin(q, b);
+    vl_fair_charge(q, b, 60000000);
+    vl_fair_begin(q, b);
     n = begins(q, a, 1);
     ok(n == 62, "and never holds more than four times the slots (%u)", n);
 }

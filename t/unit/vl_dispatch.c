@@ -68,7 +68,7 @@ static int serve(vl_shm_t *shm, apr_uint32_t n, vl_ticket_t *next, int *has_next
     if (!*has_next && vl_slot_take(shm, next) != APR_SUCCESS)
         return 0;
     adm.ticket = *next;
-    vl_segment_cell(shm, shm->self, adm.ticket.account)->first
+    shm->cells[shm->self][adm.ticket.account].first
         = (vl_first_t){ .since_us = vl_clock_us() };
     vl_slot_begin(shm, 10, &adm);
     enqueue(shm, n);

@@ -38,13 +38,13 @@ static void requests_up_to_the_slots_are_listed(void)
     start(2);
     ok(vl_engage_list(shm, 0, a, 5, 0) && vl_engage_list(shm, 1, a, 6, 0), "two are listed");
     ok(vl_engage_is_dormant(shm) && running(a) == 2, "they run, and the server is dormant");
-    ok(vl_queue_free(&shm->queue) == 2000, "they hold no slot");
+    ok(vl_fair_free(&shm->queue) == 2000, "they hold no slot");
     ok(!vl_engage_list(shm, 2, a, 7, 0), "the third has to ask for a slot");
     ok(is_engaged_by(VL_ENGAGED_SLOTS), "it engages the server");
-    ok(running(a) == 2 && !vl_queue_free(&shm->queue), "the two hold slots now");
+    ok(running(a) == 2 && !vl_fair_free(&shm->queue), "the two hold slots now");
     ok(vl_engage_unlist(shm, 0, &ticket) && ticket.account == a, "one ends with its slot");
     vl_slot_end(shm, &ticket, NULL);
-    ok(running(a) == 1 && vl_queue_free(&shm->queue) == 1000, "the slot is free");
+    ok(running(a) == 1 && vl_fair_free(&shm->queue) == 1000, "the slot is free");
     ok(vl_engage_unlist(shm, 1, &ticket), "the other one too");
     vl_slot_end(shm, &ticket, NULL);
     ok(!running(a) && valid(shm), "nothing is left");
@@ -56,7 +56,7 @@ static void sleeping_requests_count_their_duty(void)
     apr_uint32_t i;
 
     start(2);
-    vl_queue_set_duty(&shm->queue, a, 100, 0, 0);
+    vl_fair_set_duty(&shm->queue, a, 100, 0, 0);
     shm->head->queue.by_duty = 1;
     for (i = 0; i < 8; i++)
         ok(vl_engage_list(shm, i, a, -1, 0), "a request that sleeps is listed");
@@ -120,14 +120,14 @@ static void even_sites_may_have_twice_the_slots(void)
     start(3);
     c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
     shm->head->queue.by_duty = 1;
-    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 6; i++)
         ok(vl_engage_list(shm, i, i % 2 ? a : c, -1, 0), "two even sites with short requests");
     ok(!vl_engage_list(shm, 6, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "not more than twice the slots");
     start(4);
     c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
     shm->head->queue.by_duty = 1;
-    shm->queue.flows[a].estimate_us = shm->queue.flows[c].estimate_us = 100;
+    shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 4; i++)
         ok(vl_engage_list(shm, i, i ? a : c, -1, 0), "a site with more than the other");
     ok(!vl_engage_list(shm, 4, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "may not exceed the slots");
@@ -167,10 +167,10 @@ static void charges_leave_no_debt_to_a_site_alone(void)
     start(8);
     vl_engage_charge(shm, a, 10, 1000, 500000);
     vl_engage_charge(shm, a, 10, 1000, 500000);
-    behind = shm->queue.flows[a].fair.tag - shm->queue.head->vtime;
+    behind = shm->queue.accounts[a].fair.tag - shm->queue.head->vtime;
     ok(behind <= 500000 / 100 * (apr_uint64_t)VL_FAIR_UNIT, "only the last charge is a debt");
     vl_engage_charge(shm, b, 1, 1000, 10);
-    ok(shm->queue.flows[b].fair.tag >= shm->queue.head->vtime, "another site begins at the present time");
+    ok(shm->queue.accounts[b].fair.tag >= shm->queue.head->vtime, "another site begins at the present time");
 }
 
 /* --- in any order ------------------------------------------------------------ */

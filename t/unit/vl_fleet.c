@@ -21,7 +21,7 @@ static apr_status_t lease(vl_shm_t *shm, apr_uint32_t a, vl_part_t part)
     return vl_fleet_lease(shm, vl_fleet_generation(shm), vl_clock_us() + 3000000, &one, 1);
 }
 
-static int any_flow(void *data, apr_uint32_t flow)
+static int any_flow(void *data, apr_uint32_t fair)
 {
     return 1;
 }
@@ -35,16 +35,16 @@ static unsigned grants_of_first(vl_shm_t *shm)
 
     q->head->slots = 1;
     for (n = 0; n < 2; n++)
-        vl_queue_arrive(q, n);
+        vl_fair_arrive(q, n);
     for (n = 0; n < 1000; n++) {
-        apr_uint32_t flow = vl_queue_next_where(q, any_flow, NULL), charged = vl_queue_begin(q, flow);
+        apr_uint32_t fair = vl_fair_next_where(q, any_flow, NULL), charged = vl_fair_begin(q, fair);
 
-        first += flow == 0;
-        vl_queue_arrive(q, flow);
-        vl_queue_end(q, flow, charged, 1000);
+        first += fair == 0;
+        vl_fair_arrive(q, fair);
+        vl_fair_end(q, fair, charged, 1000);
     }
     for (n = 0; n < 2; n++)
-        vl_queue_abandon(q, n, 1);
+        vl_fair_abandon(q, n, 1);
     return first;
 }
 
@@ -64,17 +64,17 @@ static void weights(void)
     n = grants_of_first(shm);
     ok(n >= 8 && n <= 14, "thousandths of a weight count: %u", n);
     lease(shm, a, part_of(900000, 0, 0));
-    ok(shm->queue.flows[a].part.weight_milli == 100000, "a leased weight is at most the configured one");
+    ok(shm->queue.accounts[a].part.weight_milli == 100000, "a leased weight is at most the configured one");
     lease(shm, a, part_of(50000, 0, 0));
     vl_shm_parent_change(shm, a, &change);
     n = grants_of_first(shm);
     ok(n >= 740 && n <= 760, "a weight that is set replaces a leased one: %u", n);
     lease(shm, a, part_of(50000, 0, 0));
-    ok(!shm->queue.flows[a].part.weight_milli, "a weight that is set replaces later leases");
+    ok(!shm->queue.accounts[a].part.weight_milli, "a weight that is set replaces later leases");
     change = (vl_change_t) { .reset = VL_KEY_ALL };
     vl_shm_parent_change(shm, a, &change);
     lease(shm, a, part_of(50000, 0, 0));
-    ok(shm->queue.flows[a].part.weight_milli == 50000, "after a reset a weight can be leased again");
+    ok(shm->queue.accounts[a].part.weight_milli == 50000, "after a reset a weight can be leased again");
 }
 
 static void limits(void)
@@ -86,23 +86,23 @@ static void limits(void)
 
     q->head->slots = 100;
     lease(shm, a, part_of(0, 0, 2));
-    ok(vl_queue_limits(q, a).concurrency == 2, "a leased part of a concurrency applies");
-    vl_queue_begin_now(q, a);
-    ok(vl_queue_is_within_bounds(q, a), "one of two requests may run");
-    vl_queue_begin_now(q, a);
-    ok(!vl_queue_is_within_bounds(q, a), "two requests reach the limit");
+    ok(vl_fair_limits(q, a).concurrency == 2, "a leased part of a concurrency applies");
+    vl_fair_begin_now(q, a);
+    ok(vl_fair_is_within_bounds(q, a), "one of two requests may run");
+    vl_fair_begin_now(q, a);
+    ok(!vl_fair_is_within_bounds(q, a), "two requests reach the limit");
     lease(shm, a, part_of(0, 0, 9));
-    ok(vl_queue_limits(q, a).concurrency == 5, "the smaller limit applies");
-    vl_queue_forget(q, a, 2);
+    ok(vl_fair_limits(q, a).concurrency == 5, "the smaller limit applies");
+    vl_fair_forget(q, a, 2);
     lease(shm, a, part_of(0, 500, 0));
-    ok(vl_queue_is_capped(q, a), "a leased part of a CPU limit applies");
-    vl_queue_charge(q, a, 1000000);
-    ok(!vl_queue_is_within_bounds(q, a), "a site that used up its part may not run");
+    ok(vl_fair_is_capped(q, a), "a leased part of a CPU limit applies");
+    vl_fair_charge(q, a, 1000000);
+    ok(!vl_fair_is_within_bounds(q, a), "a site that used up its part may not run");
     for (i = 0; i < 10; i++)
         lease(shm, a, part_of(0, 400 + (apr_uint32_t)i, 0));
-    ok(!vl_queue_is_within_bounds(q, a), "a renewal adds no credit");
-    vl_queue_credit(q, a, 2500000);
-    ok(vl_queue_is_within_bounds(q, a), "time adds credit");
+    ok(!vl_fair_is_within_bounds(q, a), "a renewal adds no credit");
+    vl_fair_credit(q, a, 2500000);
+    ok(vl_fair_is_within_bounds(q, a), "time adds credit");
 }
 
 static void ends(void)
@@ -115,8 +115,8 @@ static void ends(void)
     lease(shm, a, part_of(50000, 500, 7));
     ok(!vl_fleet_expire(shm, now + 2900000) && vl_fleet_state(shm).renewed == 1, "a lease lasts until its end");
     ok(vl_fleet_expire(shm, now + 4000000), "a lease ends");
-    ok(!shm->queue.flows[a].part.weight_milli && !vl_queue_is_capped(&shm->queue, a)
-       && !vl_queue_limits(&shm->queue, a).concurrency, "nothing is left of a lease");
+    ok(!shm->queue.accounts[a].part.weight_milli && !vl_fair_is_capped(&shm->queue, a)
+       && !vl_fair_limits(&shm->queue, a).concurrency, "nothing is left of a lease");
     ok(!vl_fleet_expire(shm, now + 9000000) && vl_fleet_state(shm).lapsed == 1, "a lease ends once");
 }
 
@@ -152,13 +152,13 @@ static void reads(void)
     while (at);
     ok(n == 150, "all sites with On are read: %u", (unsigned)n);
     ok(!vl_fleet_read(shm, 0, &at, readings) && !at, "no site is active at first");
-    vl_queue_arrive(&shm->queue, 77);
+    vl_fair_arrive(&shm->queue, 77);
     usleep(2000);
     ok(vl_fleet_read(shm, 0, &at, readings) == 1 && readings[0].account == 77
        && readings[0].requests == 1 && readings[0].backlog_us >= 2000
        && !strcmp(readings[0].name, "site77"), "a site whose request waits is active");
-    vl_queue_abandon(&shm->queue, 77, 1);
-    ok(shm->queue.flows[77].backlog_us >= 2000 && !vl_fleet_read(shm, 0, &at, readings),
+    vl_fair_abandon(&shm->queue, 77, 1);
+    ok(shm->queue.accounts[77].backlog_us >= 2000 && !vl_fleet_read(shm, 0, &at, readings),
        "the waiting time counts after the request has gone");
     while (at)
         vl_fleet_read(shm, 0, &at, readings);
@@ -176,19 +176,19 @@ static void hosts(void)
     a = vl_hosts_find(shm, site, "a.example");
     lease(shm, site, part_of(50000, 500, 3));
     b = vl_hosts_find(shm, site, "b.example");
-    ok(shm->queue.flows[a].part.weight_milli == 50000
-       && vl_queue_limits(&shm->queue, a).concurrency == 3
-       && vl_queue_is_capped(&shm->queue, a), "the hosts of a site have its leases");
-    ok(shm->queue.flows[b].part.weight_milli == 50000, "a host that begins later has them too");
+    ok(shm->queue.accounts[a].part.weight_milli == 50000
+       && vl_fair_limits(&shm->queue, a).concurrency == 3
+       && vl_fair_is_capped(&shm->queue, a), "the hosts of a site have its leases");
+    ok(shm->queue.accounts[b].part.weight_milli == 50000, "a host that begins later has them too");
     ok(!vl_fleet_read(shm, 0, &at, readings), "a site without requests of its hosts is not active");
-    vl_queue_arrive(&shm->queue, a);
+    vl_fair_arrive(&shm->queue, a);
     usleep(2000);
     ok(vl_fleet_read(shm, 0, &at, readings) == 1 && readings[0].account == site
        && readings[0].requests == 1 && readings[0].backlog_us >= 2000,
        "a waiting request of a host counts for its site");
-    vl_queue_abandon(&shm->queue, a, 1);
-    ok(vl_fleet_expire(shm, vl_clock_us() + 4000000) && !shm->queue.flows[a].part.weight_milli
-       && !vl_queue_is_capped(&shm->queue, b), "the leases of hosts end with those of the site");
+    vl_fair_abandon(&shm->queue, a, 1);
+    ok(vl_fleet_expire(shm, vl_clock_us() + 4000000) && !shm->queue.accounts[a].part.weight_milli
+       && !vl_fair_is_capped(&shm->queue, b), "the leases of hosts end with those of the site");
     ok(!validate(shm), "the segment is valid");
 }
 

@@ -260,12 +260,12 @@ static void sites_that_end(void)
 /* A host costs so much memory when it has come, and each child that has served it 72 bytes. */
 static void sizes(void)
 {
-    apr_size_t bytes = sizeof(account_t) + sizeof(vl_flow_t) + sizeof(apr_uint32_t)
+    apr_size_t bytes = sizeof(account_t) + sizeof(vl_fair_account_t) + sizeof(apr_uint32_t)
                        + sizeof(vl_inner_t) + sizeof(vl_host_t) + sizeof(apr_uint32_t);
 
-    printf("# bytes for each host: %zu, and %zu in each child: account %zu, flow %zu, "
+    printf("# bytes for each host: %zu, and %zu in each child: account %zu, fair %zu, "
            "shares %zu, entry %zu\n", bytes, sizeof(cell_t), sizeof(account_t),
-           sizeof(vl_flow_t), sizeof(vl_inner_t), sizeof(vl_host_t));
+           sizeof(vl_fair_account_t), sizeof(vl_inner_t), sizeof(vl_host_t));
     ok(bytes < 4096 && sizeof(cell_t) <= 72, "a host takes less than a page");
 }
 

@@ -123,8 +123,8 @@ static void limits_follow_the_configuration(void)
     ok(!strcmp(snap.name, "a") && !memcmp(&snap.limits, &limits,
                                           sizeof(limits)),
        "a snapshot shows the name and the newest limits");
-    ok(shm->queue.flows[a].limits.weight == 250
-       && shm->queue.flows[a].limits.concurrency == 3, "the queue has the newest limits");
+    ok(shm->queue.accounts[a].limits.weight == 250
+       && shm->queue.accounts[a].limits.concurrency == 3, "the queue has the newest limits");
     ok(valid(shm), "the segment is valid");
 }
 

@@ -130,13 +130,13 @@ static void a_full_queue_refuses(void)
 static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     return (apr_uint64_t)ticket->charged * VL_FAIR_UNIT
-           / shm->queue.flows[ticket->account].limits.weight;
+           / shm->queue.accounts[ticket->account].limits.weight;
 }
 
 static void the_least_served_is_next(void)
 {
     vl_shm_t *shm = alone(1, 10);
-    const vl_flow_t *flow = shm->queue.flows;
+    const vl_fair_account_t *fair = shm->queue.accounts;
     apr_uint32_t i, f, wrong = 0, served[4] = { 0 };
     vl_ticket_t ticket;
 
@@ -151,7 +151,7 @@ static void the_least_served_is_next(void)
         vl_slot_take(shm, &ticket);
         for (f = 0; f < 4; f++)
             wrong += f != ticket.account
-                     && flow[f].fair.tag < flow[ticket.account].fair.tag
+                     && fair[f].fair.tag < fair[ticket.account].fair.tag
                                      - vt_of(shm, &ticket);
         vl_slot_wait(shm, ticket.account, vl_clock_us());
         served[ticket.account] += 1 + ticket.account;
@@ -346,7 +346,7 @@ static void a_ticket_is_used(void)
        && snapshot(shm, a).waits[vl_metrics_wait_bucket(5000)] == 1,
        "a queued request is counted");
     end(shm, &adm.ticket, 100);
-    ok(shm->queue.flows[a].fair.tag > shm->queue.flows[b].fair.tag, "a queued request is charged");
+    ok(shm->queue.accounts[a].fair.tag > shm->queue.accounts[b].fair.tag, "a queued request is charged");
     waits(shm, b, 5);
     vl_slot_take(shm, &adm.ticket);
     vl_slot_begin(shm, 0, &adm);
@@ -365,15 +365,15 @@ static void an_unused_ticket_costs_nothing(void)
 
     enter(shm, a, &ticket);
     end(shm, &ticket, 8000);
-    vt = shm->queue.flows[a].fair.tag;
-    estimate = shm->queue.flows[a].estimate_us;
+    vt = shm->queue.accounts[a].fair.tag;
+    estimate = shm->queue.accounts[a].estimate_us;
     waits(shm, a, 1);
     vl_slot_take(shm, &ticket);
     ok(ticket.charged == estimate && estimate > 900
-       && shm->queue.flows[a].fair.tag > vt, "a grant is charged an estimate");
+       && shm->queue.accounts[a].fair.tag > vt, "a grant is charged an estimate");
     vl_slot_end(shm, &ticket, NULL);
-    ok(shm->queue.flows[a].fair.tag == vt
-       && shm->queue.flows[a].estimate_us == estimate,
+    ok(shm->queue.accounts[a].fair.tag == vt
+       && shm->queue.accounts[a].estimate_us == estimate,
        "the estimate of an unused grant is refunded");
     ok(metrics(shm, a).busy_us == 8000 && is_empty(shm),
        "an unused grant is not counted");
@@ -402,7 +402,7 @@ static void the_ring_does_not_overflow(void)
 /* Returns what an account was charged for its requests, in us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
-    return (apr_uint64_t)shm->queue.flows[a].served_us;
+    return (apr_uint64_t)shm->queue.accounts[a].served_us;
 }
 
 static void a_request_that_waits_for_its_client_has_no_slot(void)
@@ -422,7 +422,7 @@ static void a_request_that_waits_for_its_client_has_no_slot(void)
     ok(shm->accounts[0].metrics.charged_us == 300, "a waiting request is charged for its work");
     ok(vl_slot_ask(shm, 1, VL_ASK_NEW, 0, &second) == APR_SUCCESS, "its slot is granted to another request");
     vl_slot_go_on(shm, &first);
-    ok(shm->head->queue.running == 2 && shm->queue.flows[0].running == 1,
+    ok(shm->head->queue.running == 2 && shm->queue.accounts[0].running == 1,
        "it continues above the number of slots");
     charged = vl_slot_end(shm, &first, &cost);
     ok(charged == 700 && cost_of(shm, 0) - before == 700,
@@ -488,7 +488,7 @@ static void requests_that_sleep_hold_a_part_of_a_slot(void)
     ok(take_all(shm, held + 40) == 20, "those that are asleep hold no slot");
     set_duty(shm, a, 1000, 0, 0);
     waits(shm, b, 1);
-    shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
+    shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
     vl_dispatch(shm);
     ok(take_all(shm, held + 60) == 1 && held[60].account == b,
        "when they begin to compute, nothing is granted but to an account that runs less");
@@ -541,11 +541,11 @@ static void a_light_account_exceeds_the_slots(void)
     ok(take_all(shm, held) == 8, "one account has most slots");
     waits(shm, b, 50);
     ok(take_all(shm, held + 8) == 2, "another one gets the rest, and waits for the end of a request");
-    vl_queue_charge(&shm->queue, a, 1000);
+    vl_fair_charge(&shm->queue, a, 1000);
     shm->head->queue.by_duty = 1;
-    shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
+    shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
     vl_dispatch(shm);
-    ok(take_all(shm, held + 10) == 4 && shm->queue.flows[b].running == 6,
+    ok(take_all(shm, held + 10) == 4 && shm->queue.accounts[b].running == 6,
        "if none ends for long, it gets as many as three quarters of these");
     end(shm, &held[0], 10);
     ok(take_all(shm, held + 20) == 0, "but the sum falls again: a slot above the number is not "
@@ -599,7 +599,7 @@ static void automatic_slots_go_by_cpu_time(void)
     n = take_all(shm, held);
     shm->head->processors = 1;
     shm->head->queue.by_duty = 1;
-    vl_queue_charge(&shm->queue, b, 100000);
+    vl_fair_charge(&shm->queue, b, 100000);
     for (i = 0; i < n; i++)
         end(shm, &held[i], 10);
     n = take_all(shm, held);

@@ -5,7 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 #include "core/vl_slot.h"
 
 #define CHILDREN 48
@@ -138,7 +138,7 @@ static void no_queue_stalls(void)
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the running child is preferred");
-    vl_segment_cell(shm, 1, a)->first.since_us -= 1000000;
+    shm->cells[1][a].first.since_us -= 1000000;
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
@@ -152,7 +152,7 @@ static void no_queue_stalls(void)
 /* Tells the others that a waiter of the client arrived now. */
 static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id_t *client)
 {
-    vl_segment_cell(child, child->self, account)->first
+    child->cells[child->self][account].first
         = (vl_first_t){ .key = client->key, .since_us = vl_clock_us() };
 }
 
@@ -186,7 +186,7 @@ static void a_charged_client_is_behind_in_every_child(void)
     vl_slot_wait(&two, a, vl_clock_us());
     tell_first(&two, a, &visitor);
     shm->inner[a].backlog_us = vl_clock_us();
-    vl_inside_charge(shm, a, &flood, 100000, 1);
+    vl_fair_charge_client(shm, a, &flood, 100000, 1);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "what a client was charged after its child told of it counts");
@@ -208,9 +208,9 @@ static void a_charged_client_hides_no_other(void)
     vl_slot_wait(&two, a, vl_clock_us());
     tell_first(&two, a, &flood);
     shm->inner[a].backlog_us = vl_clock_us();
-    vl_inside_charge(shm, a, &visitor, 20000, 1);
-    vl_inside_charge(shm, a, &flood, 100000, 1);
-    vl_segment_waiting(shm, two.self, a)->clients = 2;
+    vl_fair_charge_client(shm, a, &visitor, 20000, 1);
+    vl_fair_charge_client(shm, a, &flood, 100000, 1);
+    shm->waiting[two.self][a].clients = 2;
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "another client that waits in the child may be first then");
@@ -232,15 +232,15 @@ static void a_client_is_charged_while_others_wait(void)
     one = view(shm, 0, 10);
     enter(&one, a, &held);
     shm->inner[a].backlog_us = vl_clock_us() - 2000000;
-    vl_inside_charge(shm, a, &client, 1000, 1);
-    ok(!vl_clients_find(vl_shm_clients(shm), client.key, &entry),
+    vl_fair_charge_client(shm, a, &client, 1000, 1);
+    ok(!vl_fair_find_client(vl_shm_clients(shm), client.key, &entry),
        "a client is not charged two seconds after a request had to wait");
     vl_slot_wait(&one, a, vl_clock_us() - 2000000);
-    vl_inside_charge(shm, a, &client, 1000, 1);
-    ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
+    vl_fair_charge_client(shm, a, &client, 1000, 1);
+    ok(vl_fair_find_client(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
        "unless a request has waited since");
-    vl_inside_charge(shm, a, &client, 500, 0);
-    ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1500
+    vl_fair_charge_client(shm, a, &client, 500, 0);
+    ok(vl_fair_find_client(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1500
        && entry.requests == 1, "CPU time of its connection is no request");
     vl_slot_end(&one, &held, NULL);
     drain(&one);
@@ -251,7 +251,7 @@ static apr_uint64_t charged(vl_shm_t *shm, const vl_client_id_t *client)
 {
     vl_client_entry_t entry = { 0 };
 
-    return vl_clients_find(vl_shm_clients(shm), client->key, &entry) ? entry.cpu_us : 0;
+    return vl_fair_find_client(vl_shm_clients(shm), client->key, &entry) ? entry.cpu_us : 0;
 }
 
 static void the_client_that_waited_is_charged(void)

@@ -116,7 +116,7 @@ static apr_size_t segment_size(const vl_shm_t *shm)
 {
     apr_size_t cells = (apr_size_t)shm->head->children * shm->head->capacity;
 
-    return (apr_size_t)((char *)(shm->cells + cells) - (char *)shm->head);
+    return (apr_size_t)((char *)(shm->cells[0] + cells) - (char *)shm->head);
 }
 
 static void copy_if_changed(vl_shm_t *shm)

@@ -85,7 +85,7 @@ static void what_was_paid_is_not_charged_again(void)
     vl_charge_part(shm, b, 500);
     cost.charged_us = 800;
     vl_slot_end(shm, &ticket, &cost);
-    ok(shm->queue.flows[a].fair.tag == shm->queue.flows[b].fair.tag, "both cost the same");
+    ok(shm->queue.accounts[a].fair.tag == shm->queue.accounts[b].fair.tag, "both cost the same");
     ok(metrics(shm, b).cpu_us == 900, "and count the same");
 }
 
@@ -105,14 +105,14 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 /* Returns the virtual time from start on, ms of CPU time at the default weight. */
 static apr_uint64_t charged_ms(const vl_shm_t *shm, apr_uint32_t a, apr_uint64_t start)
 {
-    return (shm->queue.flows[a].fair.tag - start) / (1000000 / 100 * VL_FAIR_UNIT / 1000);
+    return (shm->queue.accounts[a].fair.tag - start) / (1000000 / 100 * VL_FAIR_UNIT / 1000);
 }
 
 static void measured_back_ends(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), i;
-    apr_uint64_t start = shm->queue.flows[a].fair.tag;
+    apr_uint64_t start = shm->queue.accounts[a].fair.tag;
     vl_cost_t cost = { 10 * APR_USEC_PER_SEC, 0, 0, NULL };
     vl_ticket_t ticket;
 
@@ -124,7 +124,7 @@ static void measured_back_ends(void)
        "exactly a second is charged");
     ok(shm->accounts[a].backend_permille > 190 && shm->accounts[a].backend_permille <= 200,
        "a fifth of the time in service (%u)", shm->accounts[a].backend_permille);
-    start = shm->queue.flows[a].fair.tag;
+    start = shm->queue.accounts[a].fair.tag;
     enter(shm, a, &ticket);
     vl_slot_end(shm, &ticket, &cost);
     ok(charged_ms(shm, a, start) <= 30,
@@ -147,7 +147,7 @@ static void a_long_request_is_charged_once(void)
     vl_ticket_t ticket, other;
 
     enter(shm, a, &ticket);
-    start = shm->queue.flows[a].fair.tag;
+    start = shm->queue.accounts[a].fair.tag;
     for (i = 0; i < 100; i++) {
         vl_charge_part(shm, a, 100000);
         cost.charged_us += 100000;
@@ -296,8 +296,8 @@ static void dead_children_leave_no_threads(void)
     enter(shm, a, &ticket);
     vl_slot_is_stream(shm, &ticket);
     vl_shm_parent_reclaim(shm, getpid());
-    ok(is_empty(shm) && !vl_segment_cell(shm, 0, a)->occupied
-       && !vl_segment_cell(shm, 0, a)->streams, "a dead child has none");
+    ok(is_empty(shm) && !shm->cells[0][a].occupied
+       && !shm->cells[0][a].streams, "a dead child has none");
 }
 
 int main(void)

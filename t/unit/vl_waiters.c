@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and connections that wait for a slot: grants, refusals and timeouts. */
 #include "segment.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 #include "core/vl_waiters.h"
 
 #include <pthread.h>
@@ -224,7 +224,7 @@ static int sees(apr_uint32_t waiting, apr_uint32_t other, apr_uint32_t bots,
 {
     vl_inside_t inside;
 
-    vl_inside_read(shm, a, &inside);
+    vl_fair_read_clients(shm, a, &inside);
     printf("# %u waiting, %u and %u by class, %u clients\n", inside.waiting,
            inside.classes[0].waiting, inside.classes[1].waiting, inside.clients);
     return inside.waiting == waiting && inside.classes[0].waiting == other
@@ -236,7 +236,7 @@ static int most_is(apr_uint32_t n, unsigned i)
 {
     apr_uint64_t key;
 
-    return vl_inside_most(shm, a, &key) == n && key == waiters[i].client.key;
+    return vl_fair_most_waiters(shm, a, &key) == n && key == waiters[i].client.key;
 }
 
 static void this_child(void)
@@ -244,7 +244,7 @@ static void this_child(void)
     vl_ticket_t held;
     apr_uint64_t key;
 
-    ok(sees(0, 0, 0, 0) && !vl_inside_most(shm, a, &key) && !key, "nothing waits");
+    ok(sees(0, 0, 0, 0) && !vl_fair_most_waiters(shm, a, &key) && !key, "nothing waits");
     enter(shm, a, &held);
     queue_up(0, 1, 0);
     queue_up(1, 1, 0);
@@ -267,8 +267,8 @@ static void this_child(void)
 /* Another child tells what it has. */
 static void another_child(void)
 {
-    vl_waiting_t *waiting = vl_segment_waiting(shm, OTHER, a);
-    cell_t *cell = vl_segment_cell(shm, OTHER, a);
+    vl_waiting_t *waiting = &shm->waiting[OTHER][a];
+    cell_t *cell = &shm->cells[OTHER][a];
 
     shm->children[OTHER].pid = waiting->pid = 1;
     shm->head->columns = OTHER + 1;
@@ -289,7 +289,7 @@ static void another_child(void)
 
 static void a_new_child(void)
 {
-    vl_waiting_t *mine = vl_segment_waiting(shm, 0, a);
+    vl_waiting_t *mine = &shm->waiting[0][a];
 
     leave(1);
     mine->pid = 2;

@@ -51,7 +51,6 @@ def readme:
 def results:
   head("100 users beside 1000"),
   rows_of("all sites, responses/s"; figures[1]; thousands),
-  rows_of("victim's share, %"; figures[2]; short),
-  rows_of("failed requests, %"; figures[4]; short);
+  rows_of("victim's share, %"; figures[2]; short);
 
 if $table == "readme" then readme elif $table == "results" then results else error("table is readme or results") end

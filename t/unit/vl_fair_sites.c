@@ -5,21 +5,21 @@
 
 #include "tap.h"
 #include "validate.h"
-#include "core/vl_queue.h"
+#include "core/vl_fair.h"
 
 #define FLOWS_MAX 10000
 #define SLOTS_MAX 64
 
 static vl_queue_head_t head;
-static vl_flow_t flows[FLOWS_MAX];
+static vl_fair_account_t accounts[FLOWS_MAX];
 static vl_fair_t *heap[FLOWS_MAX];
-static vl_queue_t q = { &head, flows };
+static vl_queue_t q = { &head, accounts };
 /* Where virtual time begins in reset(). */
 static apr_uint64_t begin_at;
 
 /* Running jobs, by the time at which they end. */
 typedef struct job_t {
-    apr_uint32_t flow, charged;
+    apr_uint32_t account, charged;
     apr_uint64_t cost, end;
 } job_t;
 
@@ -28,12 +28,12 @@ static apr_uint32_t njobs;
 static apr_uint64_t served[FLOWS_MAX];  /* cost of finished requests */
 static apr_uint64_t now;
 
-static void set_limits(apr_uint32_t flow, apr_uint32_t weight, apr_uint32_t concurrency,
+static void set_limits(apr_uint32_t account, apr_uint32_t weight, apr_uint32_t concurrency,
                        apr_uint32_t cpu)
 {
     vl_limits_t limits = { VL_MODE_ON, weight, concurrency, 0, cpu };
 
-    vl_queue_limit(&q, flow, &limits);
+    vl_fair_limit(&q, account, &limits);
 }
 
 static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weights)
@@ -43,7 +43,7 @@ static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weight
     memset(&head, 0, sizeof(head));
     head.heap.at = heap;
     head.vtime = begin_at;
-    memset(flows, 0, sizeof(flows));
+    memset(accounts, 0, sizeof(accounts));
     memset(served, 0, sizeof(served));
     njobs = 0;
     now = 0;
@@ -52,40 +52,40 @@ static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weight
         set_limits(f, weights ? weights[f] : 100, 0, 0);
 }
 
-static int has_free_slot(void *data, apr_uint32_t flow)
+static int has_free_slot(void *data, apr_uint32_t account)
 {
-    return vl_queue_free(&q) > 0;
+    return vl_fair_free(&q) > 0;
 }
 
 static apr_uint32_t next(void)
 {
-    return vl_queue_next_where(&q, has_free_slot, NULL);
+    return vl_fair_next_where(&q, has_free_slot, NULL);
 }
 
-static void arrive(apr_uint32_t flow, apr_uint32_t n)
+static void arrive(apr_uint32_t account, apr_uint32_t n)
 {
     while (n--)
-        vl_queue_arrive(&q, flow);
+        vl_fair_arrive(&q, account);
 }
 
-/* Fills the free slots; each request of a flow takes cost[flow] us. */
+/* Fills the free slots; each request of an account takes cost[account] us. */
 static apr_uint32_t start_all(const apr_uint64_t *cost)
 {
-    apr_uint32_t flow, n = 0;
+    apr_uint32_t account, n = 0;
 
-    while ((flow = next()) != VL_NO_FLOW) {
+    while ((account = next()) != VL_NO_FLOW) {
         job_t *job = &jobs[njobs++];
 
-        job->flow = flow;
-        job->cost = cost[flow];
-        job->end = now + cost[flow];
-        job->charged = vl_queue_begin(&q, flow);
+        job->account = account;
+        job->cost = cost[account];
+        job->end = now + cost[account];
+        job->charged = vl_fair_begin(&q, account);
         n++;
     }
     return n;
 }
 
-/* The job that ends first ends, and its slot is free. Returns its flow. */
+/* The job that ends first ends, and its slot is free. Returns its account. */
 static apr_uint32_t finish_one(void)
 {
     apr_uint32_t i, first = 0;
@@ -98,12 +98,12 @@ static apr_uint32_t finish_one(void)
     job = jobs[first];
     jobs[first] = jobs[--njobs];
     now = job.end;
-    served[job.flow] += job.cost;
-    vl_queue_end(&q, job.flow, job.charged, job.cost);
-    return job.flow;
+    served[job.account] += job.cost;
+    vl_fair_end(&q, job.account, job.charged, job.cost);
+    return job.account;
 }
 
-/* Closed loop: a served request is followed by another one of its flow at once. */
+/* Closed loop: a served request is followed by another one of its account at once. */
 static void run_closed_loop(const apr_uint64_t *cost, apr_uint64_t until)
 {
     while (now < until) {
@@ -112,14 +112,14 @@ static void run_closed_loop(const apr_uint64_t *cost, apr_uint64_t until)
     }
 }
 
-static double share(apr_uint32_t flow, apr_uint32_t n)
+static double share(apr_uint32_t account, apr_uint32_t n)
 {
     apr_uint64_t sum = 0;
     apr_uint32_t f;
 
     for (f = 0; f < n; f++)
         sum += served[f];
-    return sum ? (double)served[flow] / (double)sum : 0;
+    return sum ? (double)served[account] / (double)sum : 0;
 }
 
 static int near(double got, double want, double tolerance)
@@ -206,7 +206,7 @@ static void idle_earns_no_credit(void)
     arrive(1, 100);
     run_closed_loop(cost, 11000000);
     ok(near(share(1, 2), 0.5, 0.01),
-       "a flow that was idle for long gets half, not all");
+       "an account that was idle for long gets half, not all");
     reset(1, 2, NULL);
     arrive(0, 100);
     run_closed_loop(cost, 10000000);
@@ -232,7 +232,7 @@ static void slots_are_never_idle(void)
         if (njobs && rand() % 2)
             finish_one();
     }
-    ok(!idle, "no slot is free while a flow is queued");
+    ok(!idle, "no slot is free while an account is queued");
     ok(valid(50), "the queue is valid");
 }
 
@@ -242,7 +242,7 @@ static void fairness_bound_holds(void)
     double worst = 0;
     apr_uint32_t i;
 
-    /* SFQ(D): while both are queued, the service of two flows differs by at most (D +
+    /* SFQ(D): while both are queued, the service of two accounts differs by at most (D +
      * 1)(l_f/w_f + l_g/w_g). This queue charges an estimate first. */
     reset(4, 3, NULL);
     for (i = 0; i < 3; i++)
@@ -262,7 +262,7 @@ static void fairness_bound_holds(void)
         worst = b > worst ? b : worst;
     }
     ok(worst <= 5.0 * (4000 + 500) * 2,
-       "the service of queued flows differs by no more than the bound (worst %.0f us)", worst);
+       "the service of queued accounts differs by no more than the bound (worst %.0f us)", worst);
 }
 
 static void concurrency_limits(void)
@@ -274,39 +274,39 @@ static void concurrency_limits(void)
     arrive(0, 50);
     arrive(1, 4);
     start_all(cost);
-    ok(flows[0].running == 3 && flows[1].running == 4,
-       "a flow at its concurrency limit does not delay others");
+    ok(accounts[0].running == 3 && accounts[1].running == 4,
+       "an account at its concurrency limit does not delay others");
     set_limits(0, 100, 5, 0);
     start_all(cost);
-    ok(flows[0].running == 5, "a raised limit applies at once");
+    ok(accounts[0].running == 5, "a raised limit applies at once");
     ok(valid(2), "the queue is valid");
 }
 
-static int odd_only(void *data, apr_uint32_t flow)
+static int odd_only(void *data, apr_uint32_t account)
 {
-    return flow % 2 == 1;
+    return account % 2 == 1;
 }
 
-/* Flow 0 has a cap of a quarter of one processor and burns all it gets. */
+/* Account 0 has a cap of a quarter of one processor and burns all it gets. */
 static void cap_binds(void)
 {
     apr_uint64_t t, used[2] = { 0, 0 };
-    apr_uint32_t flow, charged;
+    apr_uint32_t account, charged;
 
     reset(1, 2, NULL);
     set_limits(0, 100, 0, 25);
     arrive(0, 100000);
     for (t = 0; t < 10000; t++) {           /* ms, and each request takes one */
-        vl_queue_credit(&q, 0, 1000);
-        flow = next();
-        if (flow == VL_NO_FLOW)
+        vl_fair_credit(&q, 0, 1000);
+        account = next();
+        if (account == VL_NO_FLOW)
             continue;
-        charged = vl_queue_begin(&q, flow);
-        vl_queue_end(&q, flow, charged, 1000);
-        used[flow] += 1000;
+        charged = vl_fair_begin(&q, account);
+        vl_fair_end(&q, account, charged, 1000);
+        used[account] += 1000;
     }
     ok(used[0] > 2450000 && used[0] < 2600000,
-       "a single capped flow gets its cap: %lu us of 10 s",
+       "a single capped account gets its cap: %lu us of 10 s",
        (unsigned long)used[0]);
     ok(!validate_queue(&q, 2), "the queue is valid");
 }
@@ -315,7 +315,7 @@ static void cap_leaves_the_rest(void)
 {
     const apr_uint64_t cost[] = { 1000, 1000 };
     apr_uint64_t used[2] = { 0, 0 };
-    apr_uint32_t flow, charged;
+    apr_uint32_t account, charged;
     int t;
 
     reset(1, 2, NULL);
@@ -323,16 +323,16 @@ static void cap_leaves_the_rest(void)
     arrive(0, 100000);
     arrive(1, 100000);
     for (t = 0; t < 10000; t++) {
-        vl_queue_credit(&q, 0, 1000);
-        flow = next();
-        if (flow == VL_NO_FLOW)
+        vl_fair_credit(&q, 0, 1000);
+        account = next();
+        if (account == VL_NO_FLOW)
             break;
-        charged = vl_queue_begin(&q, flow);
-        vl_queue_end(&q, flow, charged, cost[flow]);
-        used[flow] += cost[flow];
+        charged = vl_fair_begin(&q, account);
+        vl_fair_end(&q, account, charged, cost[account]);
+        used[account] += cost[account];
     }
     ok(used[0] > 2450000 && used[0] < 2600000 && used[1] > 7400000,
-       "a capped flow gets its cap, another flow the rest: %lu %lu",
+       "a capped account gets its cap, another account the rest: %lu %lu",
        (unsigned long)used[0], (unsigned long)used[1]);
 }
 
@@ -342,24 +342,24 @@ static void debt_is_paid_off(void)
 
     reset(4, 2, NULL);
     set_limits(0, 100, 0, 50);
-    ok(vl_queue_is_within_bounds(&q, 0), "a flow with a full bucket may begin");
-    charged = vl_queue_begin_now(&q, 0);
-    vl_queue_end(&q, 0, charged, 300000);
-    ok(!vl_queue_is_within_bounds(&q, 0), "a flow with debt may not begin");
-    ok(vl_queue_is_within_bounds(&q, 1), "another flow may begin");
+    ok(vl_fair_is_within_bounds(&q, 0), "an account with a full bucket may begin");
+    charged = vl_fair_begin_now(&q, 0);
+    vl_fair_end(&q, 0, charged, 300000);
+    ok(!vl_fair_is_within_bounds(&q, 0), "an account with debt may not begin");
+    ok(vl_fair_is_within_bounds(&q, 1), "another account may begin");
     arrive(0, 1);
-    ok(next() == VL_NO_FLOW, "a queued flow with debt is granted nothing");
-    vl_queue_credit(&q, 0, 400000);
-    ok(next() == VL_NO_FLOW, "a queued flow with credit 0 is granted nothing");
-    vl_queue_credit(&q, 0, 2000);
-    ok(next() == 0, "a queued flow with credit is granted a slot");
-    vl_queue_charge(&q, 0, 5000);
+    ok(next() == VL_NO_FLOW, "a queued account with debt is granted nothing");
+    vl_fair_credit(&q, 0, 400000);
+    ok(next() == VL_NO_FLOW, "a queued account with credit 0 is granted nothing");
+    vl_fair_credit(&q, 0, 2000);
+    ok(next() == 0, "a queued account with credit is granted a slot");
+    vl_fair_charge(&q, 0, 5000);
     ok(next() == VL_NO_FLOW, "a separate charge reduces the credit");
-    vl_queue_charge(&q, 0, -5000);
+    vl_fair_charge(&q, 0, -5000);
     ok(next() == 0, "a refund increases the credit");
-    vl_queue_credit(&q, 0, 3600000000ULL);
-    ok(flows[0].credit_us == VL_CREDIT_US / 2, "credit is limited to the bucket");
-    vl_queue_charge(&q, 0, 1000000);
+    vl_fair_credit(&q, 0, 3600000000ULL);
+    ok(accounts[0].credit_us == VL_CREDIT_US / 2, "credit is limited to the bucket");
+    vl_fair_charge(&q, 0, 1000000);
     set_limits(0, 100, 0, 0);
     ok(next() == 0, "removing the cap cancels the debt");
     ok(!validate_queue(&q, 2), "the queue is valid");
@@ -370,11 +370,11 @@ static void a_filter_skips_flows(void)
     reset(10, 6, NULL);
     arrive(0, 1);
     arrive(2, 1);
-    ok(vl_queue_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
-       "no flow can be served");
+    ok(vl_fair_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
+       "no account can be served");
     arrive(5, 1);
-    ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first flow that can be served");
-    ok(next() == 0 && valid(6), "the skipped flows keep their order");
+    ok(vl_fair_next_where(&q, odd_only, NULL) == 5, "the first account that can be served");
+    ok(next() == 0 && valid(6), "the skipped accounts keep their order");
 }
 
 static void abandoned_requests_are_gone(void)
@@ -382,10 +382,10 @@ static void abandoned_requests_are_gone(void)
     reset(1, 4, NULL);
     arrive(1, 5);
     arrive(2, 9);
-    vl_queue_abandon(&q, 1, 5);
-    ok(next() == 2, "a flow whose requests were all abandoned is not next");
-    vl_queue_abandon(&q, 2, 9);
-    ok(next() == VL_NO_FLOW && valid(4), "without requests no flow is next");
+    vl_fair_abandon(&q, 1, 5);
+    ok(next() == 2, "an account whose requests were all abandoned is not next");
+    vl_fair_abandon(&q, 2, 9);
+    ok(next() == VL_NO_FLOW && valid(4), "without requests no account is next");
 }
 
 static void no_flow_starves(void)
@@ -404,7 +404,7 @@ static void no_flow_starves(void)
     }
     for (f = 0; f < FLOWS_MAX; f++)
         n += served[f] > 0;
-    ok(n >= FLOWS_MAX - 8, "10000 flows: all except the running ones are served in "
+    ok(n >= FLOWS_MAX - 8, "10000 accounts: all except the running ones are served in "
        "two rounds (%u)", n);
     ok(valid(FLOWS_MAX), "the queue is valid");
 }
@@ -418,9 +418,9 @@ static apr_uint32_t model_next(apr_uint32_t n)
     if (head.running >= head.slots)
         return VL_NO_FLOW;
     for (f = 0; f < n; f++) {
-        if (flows[f].waiting && (!flows[f].limits.concurrency
-                                 || flows[f].running < flows[f].limits.concurrency)
-            && (best == VL_NO_FLOW || (apr_int64_t)(flows[f].fair.tag - flows[best].fair.tag) < 0))
+        if (accounts[f].waiting && (!accounts[f].limits.concurrency
+                                 || accounts[f].running < accounts[f].limits.concurrency)
+            && (best == VL_NO_FLOW || (apr_int64_t)(accounts[f].fair.tag - accounts[best].fair.tag) < 0))
             best = f;
     }
     return best;
@@ -438,34 +438,34 @@ static void random_against_model(void)
         case 0:
         case 1:
         case 2:
-            vl_queue_arrive(&q, f);
+            vl_fair_arrive(&q, f);
             break;
         case 3:
         case 4:
             f = next();
             expected = model_next(n);
             wrong += f != expected && (f == VL_NO_FLOW || expected == VL_NO_FLOW
-                                       || flows[f].fair.tag != flows[expected].fair.tag);
+                                       || accounts[f].fair.tag != accounts[expected].fair.tag);
             if (f != VL_NO_FLOW)
-                vl_queue_begin(&q, f);
+                vl_fair_begin(&q, f);
             break;
         case 5:
-            if (flows[f].running)
-                vl_queue_end(&q, f, flows[f].estimate_us,
+            if (accounts[f].running)
+                vl_fair_end(&q, f, accounts[f].estimate_us,
                              (apr_uint64_t)(rand() % 5000));
             break;
         case 6:
-            if (flows[f].waiting)
-                vl_queue_abandon(&q, f, 1);
-            else if (flows[f].running)
-                vl_queue_forget(&q, f, 1);
+            if (accounts[f].waiting)
+                vl_fair_abandon(&q, f, 1);
+            else if (accounts[f].running)
+                vl_fair_forget(&q, f, 1);
             break;
         case 7:
             if (rand() % 20 == 0)
                 set_limits(f, 1 + (apr_uint32_t)rand() % 1000,
                            (apr_uint32_t)rand() % 4, 0);
             else if (rand() % 4 == 0)
-                vl_queue_begin_now(&q, f);
+                vl_fair_begin_now(&q, f);
             break;
         }
         if (i % 64 == 0)
@@ -486,13 +486,13 @@ static void shares_hold_when_tags_wrap(void)
     begin_at = 0;
 }
 
-static int count_and_refuse(void *data, apr_uint32_t flow)
+static int count_and_refuse(void *data, apr_uint32_t account)
 {
     ++*(int *)data;
     return 0;
 }
 
-/* The caller of vl_queue_next_where() holds a lock of all child processes. */
+/* The caller of vl_fair_next_where() holds a lock of all child processes. */
 static void few_flows_are_asked_without_a_free_slot(void)
 {
     apr_uint32_t f, got;
@@ -501,12 +501,12 @@ static void few_flows_are_asked_without_a_free_slot(void)
     reset(1, 100, NULL);
     for (f = 0; f < 100; f++)
         arrive(f, 1);
-    got = vl_queue_next_where(&q, count_and_refuse, &asked);
+    got = vl_fair_next_where(&q, count_and_refuse, &asked);
     ok(got == VL_NO_FLOW && asked == 100,
-       "a slot is free: each of 100 flows is asked (%d)", asked);
-    vl_queue_begin_now(&q, 0);
+       "a slot is free: each of 100 accounts is asked (%d)", asked);
+    vl_fair_begin_now(&q, 0);
     asked = 0;
-    got = vl_queue_next_where(&q, count_and_refuse, &asked);
+    got = vl_fair_next_where(&q, count_and_refuse, &asked);
     ok(got == VL_NO_FLOW && asked && asked <= 10,
        "none is: a few (%d)", asked);
     ok(!validate_queue(&q, 100), "the heap is as before");
@@ -515,14 +515,14 @@ static void few_flows_are_asked_without_a_free_slot(void)
 static void long_requests_are_no_credit_of_others(void)
 {
     reset(8, 2, NULL);
-    vl_queue_begin_now(&q, 0);
-    vl_queue_charge(&q, 0, 3000000);
+    vl_fair_begin_now(&q, 0);
+    vl_fair_charge(&q, 0, 3000000);
     arrive(1, 1);
-    ok(VL_FAIR_AFTER(flows[1].fair.tag, flows[0].fair.tag) == 0,
+    ok(VL_FAIR_AFTER(accounts[1].fair.tag, accounts[0].fair.tag) == 0,
        "a site joins at what another one has used while none waited");
-    vl_queue_charge(&q, 0, 3000000);
+    vl_fair_charge(&q, 0, 3000000);
     arrive(1, 1);
-    ok(VL_FAIR_AFTER(flows[0].fair.tag, flows[1].fair.tag) == VL_FAIR_ADVANCE(3000000, 100),
+    ok(VL_FAIR_AFTER(accounts[0].fair.tag, accounts[1].fair.tag) == VL_FAIR_ADVANCE(3000000, 100),
        "what it uses while the other one waits counts");
 }
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
- * on. The record stays until a worker begins with the connection, because a child that
- * stops may have to transfer connections that no worker has begun. */
-#include "accept/vl_newconn_table.h"
+/* The ways of a new connection out of this child: to its MPM, to another child, or answered with 503
+ * because there is no other child.
+ *
+ * The descriptor of a connection that is passed to the MPM belongs to the MPM. The record stays until a
+ * worker begins with the connection, because a child that stops may have to transfer connections that
+ * no worker has begun. */
+#include "accept/vl_newconn_int.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,12 +14,10 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
-#include "accept/vl_newconn_queue.h"
+#include "accept/vl_rescue.h"
 #include "base/vl_clock.h"
 #include "core/vl_dispatch.h"
-#include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
-#include "core/vl_slot.h"
 
 static const char conninfo_key[] = "vhostlimit";
 
@@ -30,15 +31,6 @@ static void mpm_asks_locked(void)
         vl_newconn_set_mpm_stalled_locked(0);
 }
 
-static void clear_pass_fd_locked(void)
-{
-    apr_uint64_t count;
-
-    if (vl_newconns->signalled
-        && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
-        vl_newconns->signalled = 0;
-}
-
 int vl_newconn_for_mpm(void)
 {
     return __atomic_load_n(&vl_newconns->signalled, __ATOMIC_RELAXED);
@@ -49,16 +41,16 @@ int vl_newconn_for_mpm(void)
 vl_newconn_t *vl_newconn_next(void)
 {
     vl_newconn_t *newconn;
+    apr_uint64_t count;
 
     vl_waiters_lock();
     mpm_asks_locked();
     newconn = vl_newconn_first_for_mpm_locked();
-    if (newconn) {
+    if (newconn)
         vl_newconn_move_locked(newconn, IN_MPM);
-    }
-    else {
-        clear_pass_fd_locked();
-    }
+    else if (vl_newconns->signalled
+             && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
+        vl_newconns->signalled = 0;
     vl_waiters_unlock();
     return newconn;
 }
@@ -211,23 +203,99 @@ int vl_newconn_return(int fd)
     return sent;
 }
 
-int vl_newconn_linger(int fd, apr_int64_t linger_us)
+/* --- other children ---------------------------------------------------------- */
+
+/* Returns a connection that waits here, without a grant, or NULL. */
+static vl_newconn_t *find_waiting_locked(void)
+{
+    vl_newconn_t *newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
+
+    if (!newconn)
+        newconn = vl_newconn_first_locked(TRANSFER_FAILED);
+    if (!newconn && (newconn = vl_newconn_first_locked(FOR_MPM)))
+        vl_newconn_return_grant_locked(&newconn->grant);
+    return newconn ? newconn : vl_newconn_unqueue_locked(0);
+}
+
+/* The descriptor is the MPM's, so the transfer gets a duplicate.  Without a free descriptor the
+ * connection stays where it is, and the batch ends: the next one has the descriptors of this
+ * one. */
+static vl_newconn_t *find_unbegun_locked(void)
+{
+    vl_newconn_t *newconn = vl_newconn_first_locked(IN_MPM);
+    int fd = newconn ? fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+    if (fd < 0)
+        return NULL;
+    vl_newconn_return_grant_locked(&newconn->grant);
+    vl_rescue_forget(newconn->fd);
+    newconn->fd = fd;
+    return newconn;
+}
+
+static vl_newconn_t *find_locked(vl_take_e which)
+{
+    switch (which) {
+    case VL_TAKE_WAITING:
+        return find_waiting_locked();
+    case VL_TAKE_QUEUED:
+        return vl_newconn_unqueue_locked(1);
+    case VL_TAKE_UNBEGUN:
+        break;
+    }
+    return find_unbegun_locked();
+}
+
+void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
 {
     vl_newconn_t *newconn;
-    int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    apr_size_t n;
 
-    if (copy_fd < 0)
-        return 0;
-    newconn = vl_newconn_create(copy_fd);
-    if (!newconn)
-        return 0;
     vl_waiters_lock();
-    vl_newconn_limit_lingering_locked();
-    vl_newconn_enter_locked(newconn, CLASSIFYING);
-    vl_newconn_linger_locked(newconn, linger_us);
+    if (which == VL_TAKE_WAITING)
+        vl_newconn_set_mpm_stalled_locked(1);
+    for (n = 0; n < max && (newconn = find_locked(which)); n++) {
+        ret_batch->fds[n] = newconn->fd;
+        ret_batch->passed[n] = vl_newconn_known(newconn);
+        vl_newconn_release_locked(newconn);
+    }
+    ret_batch->n = n;
     vl_waiters_unlock();
-    /* The acceptor may sleep without an end. */
-    if (vl_engage_is_dormant(vl_child.shm))
-        vl_dispatch_wake_self(vl_child.shm);
-    return 1;
+}
+
+/* Answers a request that was read with 503, because no other child is left. */
+static void answer_503_locked(vl_newconn_t *newconn)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+    if (newconn->ready
+        && send(newconn->fd, answer, sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        vl_newconn_close_locked(newconn);
+    else
+        vl_newconn_linger_locked(newconn, SHORT_LINGER_US);
+}
+
+void vl_newconn_answer_all(void)
+{
+    vl_newconn_t *newconn;
+
+    vl_waiters_lock();
+    while ((newconn = find_waiting_locked()))
+        answer_503_locked(newconn);
+    vl_waiters_unlock();
+}
+
+apr_uint32_t vl_newconn_count(void)
+{
+    apr_uint32_t n;
+
+    vl_waiters_lock();
+    n = vl_newconns->count[INCOMPLETE_HEAD] + vl_newconns->count[QUEUED]
+        + vl_newconns->count[FOR_MPM] + vl_newconns->count[TRANSFER_FAILED]
+        + vl_newconns->count[LINGERING];
+    vl_waiters_unlock();
+    return n;
 }

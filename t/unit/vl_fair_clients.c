@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "segment.h"
-#include "core/vl_inside.h"
+#include "core/vl_fair.h"
 
 #define LINES 5
 #define WAITERS 64
@@ -24,14 +24,14 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ret_time)
 
 static vl_queues_t *make_queues(void)
 {
-    return vl_inside_create(pool, shm, LINES);
+    return vl_fair_create(pool, shm, LINES);
 }
 
 static vl_waiter_t *pop(vl_queues_t *w, apr_uint32_t account)
 {
     vl_ticket_t ticket = { .account = account };
 
-    return vl_inside_pop(w, &ticket, 0);
+    return vl_fair_pop_waiter(w, &ticket, 0);
 }
 
 static apr_uint32_t total(const vl_queues_t *w)
@@ -39,7 +39,7 @@ static apr_uint32_t total(const vl_queues_t *w)
     apr_uint32_t a, n = 0;
 
     for (a = 0; a < LINES; a++)
-        n += vl_inside_count(w, a);
+        n += vl_fair_count_waiters(w, a);
     return n;
 }
 
@@ -62,7 +62,7 @@ static vl_waiter_t *join(vl_queues_t *w, int i, apr_uint32_t account,
     waiters[i].account = account;
     waiters[i].deadline_us = deadline;
     waiters[i].done = is_done;
-    vl_inside_add(w, &waiters[i]);
+    vl_fair_add_waiter(w, &waiters[i]);
     return &waiters[i];
 }
 
@@ -75,7 +75,7 @@ static void first_come_first_served(void)
     ok(total(w) == 4, "counted");
     ok(!pop(w, 0), "an empty queue gives no waiter");
     ok(pop(w, 1) == a && pop(w, 1) == b, "waiters are taken in order");
-    vl_inside_add(w, a);
+    vl_fair_add_waiter(w, a);
     ok(pop(w, 1) == c && pop(w, 1) == a,
        "a waiter that joins again is last");
     ok(!pop(w, 1) && total(w) == 1, "until the queue is empty");
@@ -96,8 +96,8 @@ static void an_older_one_stands_before_younger_ones(void)
     old->account = same->account = 1;
     old->since_us = 3;
     same->since_us = 5;
-    vl_inside_add(w, old);
-    vl_inside_add(w, same);
+    vl_fair_add_waiter(w, old);
+    vl_fair_add_waiter(w, same);
     ok(pop(w, 1) == old && pop(w, 1) == a
        && pop(w, 1) == same && pop(w, 1) == b,
        "a waiter from another child keeps its place by arrival");
@@ -112,11 +112,11 @@ static void accounts_take_turns_in_being_late(void)
 
     for (i = 0; i < 4; i++)
         join(w, i, i < 3 ? 1 : 2, 10);
-    first = vl_inside_expired(w, 10);
-    second = vl_inside_expired(w, 10);
+    first = vl_fair_expired_waiter(w, 10);
+    second = vl_fair_expired_waiter(w, 10);
     ok(first->account != second->account, "a long line hides no other");
-    ok(vl_inside_newest_of_longest(w, is_done, &n) == &waiters[2] && n == 3
-       && !vl_inside_newest_of_longest(w, is_done_too, &n), "the newest of the longest");
+    ok(vl_fair_newest_waiter(w, is_done, &n) == &waiters[2] && n == 3
+       && !vl_fair_newest_waiter(w, is_done_too, &n), "the newest of the longest");
 }
 
 static void any_waiter_may_leave(void)
@@ -125,17 +125,17 @@ static void any_waiter_may_leave(void)
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
     vl_waiter_t *c = join(w, 2, 2, 12), *d = join(w, 3, 2, 13);
 
-    vl_inside_remove(w, b);
-    vl_inside_remove(w, d);
+    vl_fair_remove_waiter(w, b);
+    vl_fair_remove_waiter(w, d);
     ok(total(w) == 2, "from the middle and from the end");
-    ok(vl_inside_expired(w, 10) == a, "the first is still the first");
-    vl_inside_remove(w, a);
-    ok(!vl_inside_expired(w, 11) && vl_inside_expired(w, 12) == c,
+    ok(vl_fair_expired_waiter(w, 10) == a, "the first is still the first");
+    vl_fair_remove_waiter(w, a);
+    ok(!vl_fair_expired_waiter(w, 11) && vl_fair_expired_waiter(w, 12) == c,
        "from the front: the next is the first");
-    vl_inside_remove(w, c);
-    ok(!total(w) && !pop(w, 2) && !vl_inside_expired(w, 100)
-       && !vl_inside_any(w, is_done, NULL), "the last: nothing is left");
-    vl_inside_add(w, b);
+    vl_fair_remove_waiter(w, c);
+    ok(!total(w) && !pop(w, 2) && !vl_fair_expired_waiter(w, 100)
+       && !vl_fair_any_waiter(w, is_done, NULL), "the last: nothing is left");
+    vl_fair_add_waiter(w, b);
     ok(pop(w, 2) == b, "an emptied line works again");
 }
 
@@ -146,21 +146,21 @@ static void the_late_are_found_in_order(void)
     apr_int64_t now;
     int i, n = 0, early = 0, disorder = 0;
 
-    ok(!vl_inside_expired(w, 1000000), "no waiter, no deadline");
+    ok(!vl_fair_expired_waiter(w, 1000000), "no waiter, no deadline");
     /* Line k lets wait 100 * (k + 1) from its arrival, i. */
     for (i = 0; i < 50; i++)
         join(w, i, (apr_uint32_t)i % LINES, i + 100 * (i % LINES + 1));
-    ok(!vl_inside_expired(w, 99), "before the first deadline none");
-    ok(vl_inside_expired(w, 100) == &waiters[0], "at the deadline it has passed");
-    ok(vl_inside_expired(w, 100) == &waiters[0], "a late waiter stays queued");
+    ok(!vl_fair_expired_waiter(w, 99), "before the first deadline none");
+    ok(vl_fair_expired_waiter(w, 100) == &waiters[0], "at the deadline it has passed");
+    ok(vl_fair_expired_waiter(w, 100) == &waiters[0], "a late waiter stays queued");
     for (now = 100; now < 600; now++) {
-        while ((late = vl_inside_expired(w, now))) {
+        while ((late = vl_fair_expired_waiter(w, now))) {
             early += late->deadline_us > now;
             disorder += before && before->account == late->account
                         && before > late;
             disorder += late->deadline_us != now;
             before = late;
-            vl_inside_remove(w, late);
+            vl_fair_remove_waiter(w, late);
             n++;
         }
     }
@@ -178,17 +178,17 @@ static void some_are_found_by_what_they_are(void)
         if (i % 10 == 7)
             waiters[i].done = is_done_too;
     }
-    ok(vl_inside_any(w, is_done_too, NULL) && total(w) == 40,
+    ok(vl_fair_any_waiter(w, is_done_too, NULL) && total(w) == 40,
        "the waiter is found and stays queued");
-    for (; n < 40 && vl_inside_any(w, is_done_too, NULL); n++) {
-        vl_waiter_t *waiter = vl_inside_any(w, is_done_too, NULL);
+    for (; n < 40 && vl_fair_any_waiter(w, is_done_too, NULL); n++) {
+        vl_waiter_t *waiter = vl_fair_any_waiter(w, is_done_too, NULL);
 
         if (waiter->done != is_done_too)
             break;
-        vl_inside_remove(w, waiter);
+        vl_fair_remove_waiter(w, waiter);
     }
     ok(n == 4 && total(w) == 36, "all of them, wherever they stand");
-    ok(vl_inside_any(w, is_done, NULL) && !vl_inside_any(w, NULL, NULL), "and no other");
+    ok(vl_fair_any_waiter(w, is_done, NULL) && !vl_fair_any_waiter(w, NULL, NULL), "and no other");
 }
 
 /* A plain list of waiters, in order of arrival. */
@@ -237,7 +237,7 @@ static int random_step(vl_queues_t *w, apr_int64_t now)
                                   now + 50);
     }
     else if (rand() % 2) {
-        vl_inside_remove(w, waiter);
+        vl_fair_remove_waiter(w, waiter);
         model_remove(waiter);
     }
     else {
@@ -249,7 +249,7 @@ static int random_step(vl_queues_t *w, apr_int64_t now)
     }
     for (i = 0; i < model_len; i++)
         late += model[i]->deadline_us <= now;
-    got = vl_inside_expired(w, now);
+    got = vl_fair_expired_waiter(w, now);
     return (got != NULL) == (late > 0) && (!got || got->deadline_us <= now)
            && total(w) == (apr_uint32_t)model_len;
 }
@@ -290,16 +290,16 @@ static void queue_of(vl_queues_t *w, unsigned client, unsigned class_no, vl_band
     waiter->client.class_no = (unsigned char)class_no;
     waiter->client.band = (unsigned char)band;
     vl_clients_key(shm->clients, MINE, &waiter->client);
-    vl_inside_add(w, waiter);
+    vl_fair_add_waiter(w, waiter);
 }
 
 /* Grants the next waiter a slot. Its request costs us, which is known at its end. */
 static vl_waiter_t *serve(vl_queues_t *w, apr_uint32_t estimate_us, apr_uint32_t us)
 {
     vl_ticket_t ticket = { .account = MINE, .charged = estimate_us };
-    vl_waiter_t *next = vl_inside_pop(w, &ticket, 0);
+    vl_waiter_t *next = vl_fair_pop_waiter(w, &ticket, 0);
 
-    vl_inside_end(shm, &ticket, &next->client, us);
+    vl_fair_end_client(shm, &ticket, &next->client, us);
     return next;
 }
 
@@ -323,7 +323,7 @@ static vl_queues_t *new_site(void)
         for (b = 0; b < VL_BANDS; b++)
             inner->classes[c].band[b].tag = inner->classes[c].band[b].vtime = begin_at;
     }
-    memset(vl_segment_waiting(shm, 0, MINE), 0, sizeof(vl_waiting_t));
+    memset(&shm->waiting[0][MINE], 0, sizeof(vl_waiting_t));
     memset(shm->clients, 0, sizeof(*shm->clients));
     vl_clients_init(shm->clients);
     crowd_size = 0;
@@ -333,7 +333,7 @@ static vl_queues_t *new_site(void)
 static void one_client_with_many_requests_delays_no_other(void)
 {
     vl_queues_t *w = new_site();
-    const vl_waiting_t *told = vl_segment_waiting(shm, 0, MINE);
+    const vl_waiting_t *told = &shm->waiting[0][MINE];
     int i, visitor_waits = 0, longest = 0, visits = 0;
 
     for (i = 0; i < 1000; i++)
@@ -367,7 +367,7 @@ static void clients_share_by_cost(void)
         queue_of(w, 2, 0, VL_BAND_STRANGERS);
     }
     for (i = 0; i < 900; i++) {
-        const vl_waiter_t *next = vl_inside_first(w, MINE);
+        const vl_waiter_t *next = vl_fair_first_waiter(w, MINE);
         apr_uint32_t us = number_of(next) == 1 ? 900 : 100;
 
         used[number_of(serve(w, 500, us))] += us;
@@ -399,9 +399,9 @@ static apr_uint64_t client_tag_of_first(vl_queues_t *w, apr_uint32_t child)
 {
     vl_candidate_t first;
 
-    if (!vl_inside_count(w, MINE))
+    if (!vl_fair_count_waiters(w, MINE))
         abort();
-    vl_inside_candidate(shm, MINE, child, &first);
+    vl_fair_candidate(shm, MINE, child, &first);
     return first.client_tag;
 }
 
@@ -410,7 +410,7 @@ static apr_uint64_t client_tag_of_first(vl_queues_t *w, apr_uint32_t child)
 static void a_client_of_another_process_has_its_share(void)
 {
     vl_shm_t other = *shm;
-    vl_queues_t *here = new_site(), *there = vl_inside_create(pool, &other, LINES);
+    vl_queues_t *here = new_site(), *there = vl_fair_create(pool, &other, LINES);
     int i, visits = 0;
 
     other.self = 1;
@@ -508,14 +508,14 @@ static void a_pause_of_a_moment_costs_nothing(void)
 static void the_first_is_told_with_its_own_arrival(void)
 {
     vl_queues_t *w = new_site();
-    const vl_first_t *first = &vl_segment_cell(shm, 0, MINE)->first;
+    const vl_first_t *first = &shm->cells[0][MINE].first;
     vl_waiter_t *next;
 
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     queue_of(w, 2, 0, VL_BAND_STRANGERS);
     serve(w, 100, 100);
-    next = vl_inside_first(w, MINE);
+    next = vl_fair_first_waiter(w, MINE);
     ok(number_of(next) == 2 && first->since_us == next->since_us && first->key == next->client.key
        && first->tag == client_tag_of_first(w, 0), "the others are told its arrival and its tag");
 }
@@ -528,15 +528,15 @@ static void nothing_is_charged_without_a_backlog(void)
 
     queue_of(w, 7, 0, VL_BAND_STRANGERS);
     waiter = *serve(w, 100, 100);
-    ok(vl_clients_top(shm->clients, MINE, top, 4) == 1 && top[0].requests == 1
+    ok(vl_fair_top_clients(shm->clients, MINE, top, 4) == 1 && top[0].requests == 1
        && top[0].cpu_us == 100, "a client that waited is charged");
     now_us += 2000000;
-    vl_inside_charge(shm, MINE, &waiter.client, 100, 1);
-    ok(vl_clients_top(shm->clients, MINE, top, 4) == 1 && top[0].requests == 1,
+    vl_fair_charge_client(shm, MINE, &waiter.client, 100, 1);
+    ok(vl_fair_top_clients(shm->clients, MINE, top, 4) == 1 && top[0].requests == 1,
        "two seconds after the last request had to wait it is not");
     shm->inner[MINE].backlog_us = now_us;
-    vl_inside_charge(shm, MINE, &waiter.client, 100, 0);
-    ok(vl_clients_top(shm->clients, MINE, top, 4) == 1 && vl_clients_idle(&top[0], now_us) < 200000,
+    vl_fair_charge_client(shm, MINE, &waiter.client, 100, 0);
+    ok(vl_fair_top_clients(shm->clients, MINE, top, 4) == 1 && vl_fair_client_idle(&top[0], now_us) < 200000,
        "a charge without a request keeps its entry");
 }
 
@@ -585,17 +585,17 @@ static void the_table_is_bounded(void)
         queue_of(w, i, 0, VL_BAND_STRANGERS);
         serve(w, 100, 100);
     }
-    ok(vl_clients_top(shm->clients, MINE, top, 1) == 1, "60000 clients, one after the other");
+    ok(vl_fair_top_clients(shm->clients, MINE, top, 1) == 1, "60000 clients, one after the other");
     /* docs/design/011-inside-a-site.md has these sizes. */
     ok(sizeof(shm->clients->entries) <= 920000 && sizeof(vl_inner_t) <= 888 && sizeof(vl_waiting_t) <= 56,
        "the table takes %u bytes, a site %u, its waiters in a child %u",
        (unsigned)sizeof(shm->clients->entries), (unsigned)sizeof(vl_inner_t), (unsigned)sizeof(vl_waiting_t));
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     ok(serve(w, 100, 100) && !total(w), "and the table still works");
-    vl_clients_forget(shm->clients, MINE + 1);
-    ok(vl_clients_top(shm->clients, MINE, top, 1) == 1, "another site's clients stay");
-    vl_clients_forget(shm->clients, MINE);
-    ok(!vl_clients_top(shm->clients, MINE, top, 1), "a site that has gone leaves none");
+    vl_fair_forget_clients(shm->clients, MINE + 1);
+    ok(vl_fair_top_clients(shm->clients, MINE, top, 1) == 1, "another site's clients stay");
+    vl_fair_forget_clients(shm->clients, MINE);
+    ok(!vl_fair_top_clients(shm->clients, MINE, top, 1), "a site that has gone leaves none");
 }
 
 /* Requests come twice as fast as they can be served, and each client gives up after three
@@ -614,9 +614,9 @@ static int answered_in_time(int notices)
         for (; head < crowd_size && now_us - crowd[head].since_us > 3000000; head++) {
             if (!crowd[head].client_queue)
                 continue;
-            vl_inside_remove(w, &crowd[head]);
+            vl_fair_remove_waiter(w, &crowd[head]);
             if (notices)
-                vl_inside_gone(&shm->inner[MINE], 3000000);
+                vl_fair_gone(&shm->inner[MINE], 3000000);
         }
         if (total(w)
             && now_us + 10000 - serve(w, 10000, 10000)->since_us < 3000000)
@@ -642,12 +642,12 @@ static void patient_clients_are_served_too(void)
         queue_of(w, (unsigned)i, 0, VL_BAND_STRANGERS);
     now_us += 5000000;
     for (i = 0; i < 50; i++)
-        vl_inside_gone(&shm->inner[MINE], i < 40 ? 900000 : 2000000);
-    ok(!vl_inside_patience(&shm->inner[MINE]),
+        vl_fair_gone(&shm->inner[MINE], i < 40 ? 900000 : 2000000);
+    ok(!vl_fair_patience(&shm->inner[MINE]),
        "clients that leave early, or together, do not make others late");
     now_us += 1000000;
-    vl_inside_gone(&shm->inner[MINE], 2000000);
-    ok(vl_inside_patience(&shm->inner[MINE]) == 1500000,
+    vl_fair_gone(&shm->inner[MINE], 2000000);
+    ok(vl_fair_patience(&shm->inner[MINE]) == 1500000,
        "those that leave at any time do, from three quarters of what they waited");
     for (i = 0; i < 64; i++) {
         queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_NEWCONN_TABLE_H
-#define VL_NEWCONN_TABLE_H
+#ifndef VL_NEWCONN_INT_H
+#define VL_NEWCONN_INT_H
 
 /* The table of the new connections of this child process.
  * Owns the records, their descriptors until the MPM gets them, the list and the timer
@@ -15,10 +15,7 @@
  *   - a record that is in the epoll set is freed by the acceptor only, after the events
  *     that it works on.
  * The lock is vl_waiters_lock().  Functions that end in _locked need it.
- * The callers are the other vl_newconn*.c: vl_newconn.c classifies connections,
- * vl_newconn_queue.c asks for their slots, vl_newconn_time.c handles their deadlines,
- * vl_newconn_mpm.c passes them to the MPM, vl_newconn_transfer.c transfers them to other
- * children, and vl_newconn_answer.c answers them without the MPM. */
+ * For vl_newconn.c and vl_newconn_out.c. */
 
 #include <apr_ring.h>
 
@@ -118,46 +115,40 @@ typedef struct child_newconns_t {
     apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
 } child_newconns_t;
 
+/* The event MPM waits as long for the client after it has closed an idle connection
+ * (SECONDS_TO_LINGER). */
+#define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
+
 extern child_newconns_t *vl_newconns;       /* one for each child process */
 
-/* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
- * short. */
-vl_newconn_t *vl_newconn_create(int fd);
-/* Puts a record that is in no state into this one. */
-void vl_newconn_enter_locked(vl_newconn_t *newconn, state_e state);
 /* Moves a record to another state and clears its timer. */
 void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state);
-/* The same, and sets its timer. */
-void vl_newconn_move_until_locked(vl_newconn_t *newconn, state_e state,
-                                  apr_int64_t until_us);
 /* Returns what another child needs to know of the connection. */
 vl_passed_t vl_newconn_known(const vl_newconn_t *newconn);
 /* Returns the oldest record in the state, or NULL if there is none. */
 vl_newconn_t *vl_newconn_first_locked(state_e state);
 
-/* Moves the connection to FOR_MPM. The first one makes pass_fd readable;
- * vl_newconn_next() clears it when the list is empty. */
-void vl_newconn_pass_locked(vl_newconn_t *newconn);
 /* Shuts down the connection and moves it to LINGERING, for linger_us at most. Closes it
  * if it cannot be watched. */
 void vl_newconn_linger_locked(vl_newconn_t *newconn, apr_int64_t linger_us);
-/* Closes the oldest LINGERING connections until one more fits the limit. */
-void vl_newconn_limit_lingering_locked(void);
 /* Gives up the record and leaves its descriptor to the caller. A record that was not
  * watched is freed. Another one may be among the events that the acceptor works on, so
- * it becomes RELEASED and vl_newconn_free_released_locked() frees it. */
+ * it becomes RELEASED and vl_newconn_after_events() frees it. */
 void vl_newconn_release_locked(vl_newconn_t *newconn);
 /* The same as vl_newconn_release_locked(), and closes the descriptor. */
 void vl_newconn_close_locked(vl_newconn_t *newconn);
-/* Frees the RELEASED records. The acceptor calls it after its events. */
-void vl_newconn_free_released_locked(void);
 
-/* Watches the connection for input. how: EPOLLET, or 0 for a lingering connection,
- * which is read in parts and may have sent input before. Returns 0 if it cannot be
- * watched. */
-int vl_newconn_watch_locked(vl_newconn_t *newconn, apr_uint32_t how);
-/* Watches a QUEUED connection only for its close. Does nothing if it is watched
- * already. */
-void vl_newconn_watch_close_locked(vl_newconn_t *newconn);
+/* Removes a connection from the queues and returns it, a queued one if there is any.
+ * queued 1: returns no deferred one. Returns NULL if there is none. */
+vl_newconn_t *vl_newconn_unqueue_locked(int queued);
+/* The MPM takes no connections, or takes them again. While it is stalled, this child is
+ * granted nothing. */
+void vl_newconn_set_mpm_stalled_locked(int stalled);
+/* Returns the slot and the thread of a grant. The child is paused, so that it is
+ * granted nothing in exchange. */
+void vl_newconn_return_grant_locked(vl_grant_t *grant);
+/* Returns the first connection in FOR_MPM whose client is still there, or NULL. Drops
+ * the connections before it. */
+vl_newconn_t *vl_newconn_first_for_mpm_locked(void);
 
 #endif
