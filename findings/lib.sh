@@ -76,6 +76,26 @@ fpm_pool() {
   } >"$ROOT/w/fpm.conf"
 }
 
+# backend: starts an HTTP server at port 8001. It answers /SECONDS after this time, and /SECONDS?STATUS
+# with this status.
+backend() {
+  cat >"$ROOT/w/backend.py" <<'END'
+import http.server, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        seconds, _, status = self.path[1:].partition('?')
+        time.sleep(float(seconds))
+        self.send_response(int(status or 200))
+        self.end_headers()
+    def log_message(self, *words):
+        pass
+http.server.ThreadingHTTPServer.request_queue_size = 100
+http.server.ThreadingHTTPServer(('127.0.0.1', 8001), Handler).serve_forever()
+END
+  chroot "$ROOT" python3 /w/backend.py &
+  until_listening 8001
+}
+
 # until_listening PORT: waits until a server accepts connections.
 until_listening() {
   local tries

@@ -11,27 +11,13 @@
 root trixie apache2-bin=2.4.71-1~deb13u1 python3 curl nghttp2-client=1.64.0-1.1+deb13u2
 
 measure() {
-  cat >"$ROOT/w/backend.py" <<'END'
-import http.server, time
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        time.sleep(1)
-        self.send_response(200)
-        self.end_headers()
-    def log_message(self, *words):
-        pass
-
-http.server.ThreadingHTTPServer(('127.0.0.1', 8001), Handler).serve_forever()
-END
-  in_root python3 /w/backend.py &
-  until_listening 8001
+  backend
   httpd status http2 proxy proxy_http <<'END'
 Protocols h2c http/1.1
 H2MinWorkers 8
 H2MaxWorkers 8
 ExtendedStatus On
-ProxyPass /second http://127.0.0.1:8001
+ProxyPass /second http://127.0.0.1:8001/1
 <Location /status>
   SetHandler server-status
 </Location>
