@@ -92,8 +92,8 @@ programs() { # every program in tools
   exits 2 "--target: 'other' is not one of plain plain-best vhostlimit mod_qos"
   run "$TOP/tools/bench.sh" --page cgi
   exits 2 "--page: 'cgi' is not one of static php sleep"
-  run "$TOP/tools/bench.sh" --page static waiting
-  exits 2 "--page: the test waiting has its own pages"
+  run "$TOP/tools/bench.sh" --page static mix
+  exits 2 "--page: the test mix has its own pages"
   for n in 0 100 -1 two 1.5; do
     run "$TOP/tools/bench.sh" --repeat "$n"
     exits 2 "--repeat: '$n' is not a whole number from 1 to 99"
@@ -137,7 +137,7 @@ programs() { # every program in tools
 
 @test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone cap cpu cpu-shared inside isolation light noisy recovery vhosts weights; do
+  for name in alone cap cpu cpu-shared cpu-threads cpu-weights inside isolation light mix noisy recovery vhosts weights; do
     exits 0 "$name"$'\t'
   done
 }

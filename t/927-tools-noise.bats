@@ -79,7 +79,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   with_bench 'for name in $(test_list | cut -f 1); do (test_read "$name"; trial=([page]=static); printf "%s %s\n" "$name" "$(trial_is_busy)"); done |
     sed -n "s/ false//p" | LC_ALL=C sort | paste -sd " "
     test_read noisy; trial=([page]=sleep); trial_is_busy'
-  is "${lines[0]}" 'calls cap database fleet inside inside-http2 inside-tls isolation light long strangers tls-light waiting'
+  is "${lines[0]}" 'calls cap database fleet inside inside-http2 inside-tls isolation light long mix strangers tls-light waiting'
   is "${lines[1]}" false
 }
 

@@ -30,7 +30,7 @@ here() { exec "$@"; }           # as on_server
 # A run that is as short as possible; its pid is in $bench.
 begin_run() { # <here|on_server> [<option>]...
   # A shell's background jobs ignore INT, a program started by hand does not.
-  "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 25 -o out "${@:2}" light \
+  "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 25 -o out "${@:2}" alone \
     >report 2>log 3>&- &
   bench=$!
 }

@@ -82,6 +82,11 @@ def until_share(role): site(role).site as $site
   | first(($windows[] | .at as $t | select(all($windows[] | select(.at >= $t and .at < $t + 1); .enough)) | .at),
       $stop) - $start;
 
+# Idle time of the server while the load runs, per cent.
+def idle_in(role): load(role) as $load
+  | [.sar.idle[] | select(.at > $load.from_s + 1 and .at <= $load.to_s) | .idle]
+  | select(length > 0) | add / length;
+
 # ---- of a fleet ------------------------------------------------------------------
 
 # The part of the run in which all loads run, from so many seconds after the role's begins.

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: run httpd's own tests of a module (pytest) without and with mod_vhostlimit
+# Usage:   httpd-tests.sh --source DIR [-m MPM] [-s SUITE] [--] [PYTEST-OPTION | FILE]...
+#   --source DIR   a source tree of httpd 2.4: test/pyhttpd and test/modules are used. The
+#                  installed Apache runs, with the module that is built in this tree
+#   -m MPM         event, worker or prefork (event)
+#   -s SUITE       folder of test/modules (http2), or pytest_suite: test/pytest_suite of
+#                  httpd 2.4.69 or newer, with the MPM of the installed httpd.conf
+#   -h, --help     this help
+#   --version      the version
+#   FILE           run this file of the suite only, for example test_105_timeout.py
+#   Both runs happen at the same time, each in namespaces of its own. Tests that
+#   pass without the module and fail with it are printed. Tests that fail in both are
+#   counted: the installed Apache may differ from the source tree.
+# Exit:    0 no test fails only with the module; 1 some do, or a run did not end; 2 usage;
+#          77 cannot run: not root, a program is missing, or DIR is not such a tree
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+. "$here/lib/common.sh"
+
+work=
+
+remove_work() { rm -rf "$work"; }
+
+# A copy of the tests, for one run.  httpd's configure writes config.ini otherwise.
+prepare() { # <plain | vhostlimit>
+  local dir=$work/$1 libexec
+  if [[ $suite == pytest_suite ]]; then
+    mkdir -p "$dir"
+    cp -R "$source/test/pytest_suite" "$dir/test"
+    additions "$1" >>"$dir/test/t/conf/extra.conf.in"
+    chmod 755 "$work" "$dir"
+    chown -R "$(httpd_user)" "$dir"
+    return
+  fi
+  libexec=$(apxs -q LIBEXECDIR)
+  mkdir -p "$dir/test/modules"
+  cp -R "$source/test/pyhttpd" "$source/test/conftest.py" "$dir/test/"
+  cp -R "$source/test/modules/$suite" "$dir/test/modules/"
+  mkdir "$dir/test/clients"
+  printf 'all:\n' >"$dir/test/clients/Makefile"        # tests of WebSockets are skipped without its client
+  printf '#!/bin/sh\nexec %q "$@"\n' "$(httpd_program)" >"$dir/apachectl"
+  chmod 755 "$work" "$dir" "$dir/apachectl"
+  cat >"$dir/test/pyhttpd/config.ini" <<END
+[global]
+curl_bin = curl
+nghttp = nghttp
+h2load = h2load
+prefix = $(apxs -q PREFIX)
+bindir = $(dirname "$(command -v apxs)")
+sbindir = $(apxs -q SBINDIR)
+libexecdir = $libexec
+apxs = $(command -v apxs)
+apachectl = $dir/apachectl
+[httpd]
+version = $("$(httpd_program)" -v | sed -n 's,.*Apache/\([0-9.]*\).*,\1,p')
+name = $(apxs -q PROGNAME)
+dso_modules = $(cd "$libexec" && printf '%s\n' mod_*.so | sed 's/^mod_//; s/\.so$//' | grep -v '^mpm_' | xargs)
+mpm_modules = mpm_event mpm_worker mpm_prefork
+[test]
+gen_dir = $dir/gen
+http_port = 5002
+https_port = 5001
+proxy_port = 5003
+http_port2 = 5004
+ws_port = 5100
+http_tld = tests.httpd.apache.org
+test_dir = $dir/test
+test_src_dir = $dir/test
+END
+  additions "$1" >"$work/$1.conf"
+  sed -i "/Include \"conf\/modules.conf\"/r $work/$1.conf" "$dir/test/pyhttpd/conf/httpd.conf.template"
+}
+
+httpd_program() { printf '%s/%s\n' "$(apxs -q SBINDIR)" "$(apxs -q PROGNAME)"; }
+
+httpd_user() {
+  local user
+  for user in www-data apache nobody; do ! id "$user" >/dev/null 2>&1 || break; done
+  printf '%s\n' "$user"
+}
+
+additions() { # <plain | vhostlimit>: lines for httpd.conf
+  local user
+  user=$(httpd_user)
+  printf 'User %s\nGroup %s\n' "$user" "$(id -gn "$user")"
+  [[ $1 == plain ]] ||
+    printf '%s\n' "LoadModule vhostlimit_module \"$module\"" 'VhostLimit On' 'VhostLimitCgroup off'
+}
+
+run_tests() { # <plain | vhostlimit> <argument of pytest>...
+  local dir=$work/$1/test options=()
+  [[ $suite != pytest_suite ]] || options=(--apxs "$(command -v apxs)" --httpd "$(httpd_program)")
+  # shellcheck disable=SC2016  # for the inner shell
+  unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
+    mount -t tmpfs tmpfs /run && mkdir -p /run/apache2 /run/httpd /run/lock &&
+    ip link set lo up && cd "$1" && MPM=$2 PYTHONPATH=. exec "$3" -m pytest -q -rA -p no:cacheprovider "${@:4}"' \
+    - "$dir" "$mpm" "$python" "${options[@]}" "${@:2}" >"$work/$1.log" 2>&1
+}
+
+results() { # <plain | vhostlimit>: "PASSED name" and the like, a line each
+  sed -nE 's/^(PASSED|FAILED|ERROR) ([^ ]+).*$/\1 \2/p' "$work/$1.log" | sort -u
+}
+
+passed() { results "$1" | sed -n 's/^PASSED //p' | sort; }                # <run>
+not_passed() { results "$1" | sed -nE 's/^(FAILED|ERROR) //p' | sort -u; }  # <run>
+
+report() {
+  local only name
+  only=$(comm -12 <(passed plain) <(not_passed vhostlimit))
+  printf '%s, %s: plain %d passed, %d failed; with the module %d passed, %d failed\n' "$suite" "$mpm" \
+    "$(passed plain | wc -l)" "$(not_passed plain | wc -l)" "$(passed vhostlimit | wc -l)" "$(not_passed vhostlimit | wc -l)"
+  for name in $only; do printf 'only with the module: %s\n' "$name"; done
+  [[ -z $only ]]
+}
+
+main() {
+  local source='' mpm=event suite=http2 module python tests python_needs files=() run pids=()
+  parse_options m:s: source: "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in
+      --source) source=$2; shift ;;
+      -m) mpm=$2; shift ;;
+      -s) suite=$2; shift ;;
+    esac
+    shift
+  done
+  shift
+  [[ -n $source ]] || misuse '--source is missing: the folder of a source tree of httpd 2.4'
+  [[ $mpm =~ ^(event|worker|prefork)$ ]] || misuse "-m: $mpm is not event, worker or prefork"
+  need_root
+  need apxs unshare ip
+  python=$(command -v /usr/bin/python3 || command -v python3) || cannot 'python3 is not installed'
+  if [[ $suite == pytest_suite ]]; then
+    tests=tests python_needs='pytest, httpx'
+  else
+    need curl nghttp h2load make
+    tests=modules/$suite python_needs='pytest, cryptography, packaging, filelock'
+  fi
+  "$python" -c "import $python_needs" 2>/dev/null ||
+    cannot "Python packages are missing: $python_needs (Debian: python3-NAME)"
+  [[ -d $source/test/pytest_suite/$tests || -d $source/test/pyhttpd && -d $source/test/$tests ]] ||
+    cannot "$source has no test/pyhttpd or no test/$tests: not a source tree of httpd 2.4"
+  module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
+  [[ -e $module ]] || cannot 'the module is not built: run ./autogen.sh && ./configure && make'
+  work=$(mktemp -d)
+  on_exit remove_work
+  files=("$tests")
+  (($# == 0)) || files=("${@/#test_/$tests/test_}")
+  for run in plain vhostlimit; do
+    prepare "$run"
+    run_tests "$run" "${files[@]}" &
+    pids+=($!)
+  done
+  for run in "${pids[@]}"; do wait "$run" || true; done
+  for run in plain vhostlimit; do
+    grep -qE '^[0-9]+ (passed|failed)' "$work/$run.log" ||
+      { tail -n 20 "$work/$run.log" >&2; die "the run of $run did not end"; }
+  done
+  report
+}
+
+main "$@"
