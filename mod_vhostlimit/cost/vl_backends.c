@@ -376,7 +376,7 @@ int vl_backends_moment(vl_backends_t *b)
 {
     backend_t *backend;
     process_t *process;
-    int i, databases = 0;
+    int i;
 
     for (i = 0; i < b->moments; i++) {
         backend = b->moment[i].backend;
@@ -393,9 +393,7 @@ int vl_backends_moment(vl_backends_t *b)
         b->moment[i].process->moments++;
     b->epoch++;
     b->old_moments = b->moments;
-    for (i = 0; i < b->n_asked; i++)
-        databases += vl_database_begin(b->asked[i]->database);
-    return b->old_moments || databases;
+    return b->old_moments;
 }
 
 void vl_backends_end(vl_backends_t *b)
@@ -404,8 +402,6 @@ void vl_backends_end(vl_backends_t *b)
     apr_int64_t round_us = b->now_us - b->since_us;
     int i;
 
-    for (i = 0; i < b->n_asked; i++)
-        vl_database_end(b->asked[i]->database);
     for (i = b->old_moments; i < b->moments; i++)
         b->moment[i].process->moments++;
     for (i = 0; i < b->moments; i++) {
@@ -421,7 +417,8 @@ void vl_backends_end(vl_backends_t *b)
         ns = (ns - process->moment_ns) / process->moments;
         vl_backends_table_share(backend, b->moment[i].account)->ns += ns;
         if (backend->estimates && process->is_program && round_us < APR_USEC_PER_SEC)
-            backend->owed_ns += ns * b->stride * (apr_uint64_t)round_us / (apr_uint64_t)moment_us;
+            backend->owed_ns += (apr_int64_t)(ns * b->stride * (apr_uint64_t)round_us
+                                              / (apr_uint64_t)moment_us);
     }
 }
 

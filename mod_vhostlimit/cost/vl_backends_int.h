@@ -54,6 +54,7 @@ typedef struct share_t {
                                                  * round */
     apr_uint64_t ns;                /* used for it in moments after samples; an older ns counts
                                      * less */
+    apr_uint64_t own_ns;            /* of a database: used by sessions that it had all the time */
     apr_int64_t seen_us;
     apr_uint64_t spent_ns;          /* charged, and not told yet */
     apr_uint32_t entry;             /* see vl_backends_spend_fn */
@@ -125,7 +126,8 @@ struct backend_t {
     apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
     apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
     apr_uint32_t gone;              /* the number of these processes */
-    apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
+    apr_int64_t owed_ns;            /* CPU time that no account was charged yet; < 0: charged before
+                                     * it was read */
     apr_int64_t owed_since_us;
     apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
     apr_int64_t read_us;            /* when its CPU time was last read */
