@@ -69,6 +69,8 @@ static int is_own(const vl_backends_t *b, int port)
 void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
                        apr_uint32_t stride)
 {
+    int i, asked;
+
     b->round++;
     b->epoch++;
     b->since_us = b->now_us;
@@ -76,7 +78,12 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->now_us = now_us;
     b->child = children;
     b->children = n;
-    b->moments = b->old_moments = b->calls = b->n_asked = 0;
+    b->moments = b->old_moments = b->calls = 0;
+    for (asked = b->n_asked, b->n_asked = i = 0; i < asked; i++) {
+        b->asked[i]->is_asked = now_us - b->asked[i]->seen_us < USED_US;
+        if (b->asked[i]->is_asked)
+            b->asked[b->n_asked++] = b->asked[i];
+    }
 }
 
 /* --- whether a process runs ---------------------------------------------------- */

@@ -141,17 +141,17 @@ void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, 
         vl_backends_table_add(b, backend, server);
 }
 
-/* Asks a database server for its sessions, once in a round. Returns 1 if they can be seen. */
+/* Notes that a request waits for a database server. Returns 1 if its sessions can be seen. */
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend)
 {
     know_database(b, backend);
     if (!backend->database || !backend->knows_database)
         return 0;
-    if (backend->asked_round != b->round && b->n_asked < DATABASES) {
-        backend->asked_round = b->round;
+    if (!backend->is_asked && b->n_asked < DATABASES) {
+        backend->is_asked = 1;
         b->asked[b->n_asked++] = backend;
-        vl_database_ask(backend->database);
     }
+    vl_database_ask(backend->database);
     return !vl_database_fault(backend->database);
 }
 

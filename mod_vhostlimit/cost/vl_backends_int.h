@@ -108,7 +108,7 @@ struct backend_t {
     int knows_database;
     apr_int64_t fault_us;           /* since when its sessions cannot be seen; 0: they can */
     apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
-    apr_uint32_t asked_round;       /* see vl_database_ask() */
+    int is_asked;                   /* it is in `asked` */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
     int forks;                      /* it has programs */
@@ -206,7 +206,7 @@ struct vl_backends_t {
     apr_hash_t *named;              /* see vl_backends_unfound() */
     apr_pool_t *connection_pool;
     apr_hash_t *connections;        /* inode -> connection_t */
-    backend_t *asked[DATABASES];    /* database servers that this round looks at */
+    backend_t *asked[DATABASES];    /* database servers in use */
     int n_asked;
     int at_database;                /* see vl_backends_at_database() */
     const char *said;               /* see vl_backends_unread() */

@@ -604,12 +604,13 @@ static int is_known(const vl_database_t *d, apr_uint32_t account)
 static void divide_rest(vl_database_t *d, apr_uint64_t ns, int is_kept)
 {
     apr_uint32_t account, requests, all = 0;
-    int i, pass;
+    int i, pass, is_backup = 1;
 
     for (pass = 0; pass < 2; pass++) {
         for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
-            if (is_known(d, account))
+            if (account == VL_NO_FLOW || is_known(d, account))
                 continue;
+            is_backup = 0;
             if (!pass)
                 all += requests;
             else
@@ -618,7 +619,7 @@ static void divide_rest(vl_database_t *d, apr_uint64_t ns, int is_kept)
         if (!all)
             break;
     }
-    if (!all && ns)
+    if (is_backup && ns)
         d->clients->used(d->clients->data, VL_NO_FLOW, ns, is_kept);
 }
 
