@@ -107,7 +107,7 @@ cost_of() { # <site> <path>
 compare() { # <title> <path of a> <path of b> <cost of a> <cost of b>
   local before a b n_a n_b expected all part_a off=150
   is_long || off=350
-  time_passes 500
+  time_passes 1000
   before=$(server_us)
   a=$(charged a)
   b=$(charged b)

@@ -29,7 +29,7 @@
 /* The list is read about this many times its own cost later: half a percent of one processor. */
 #define REST 200
 #define LIST_LEAST_US 20000
-/* After a longer time the list before says nothing: what sessions have used since then was charged. */
+/* What sessions have used since a list before this was charged. */
 #define PAUSE_US (1 * APR_USEC_PER_SEC)
 /* The sampler waits at most this long for the list. */
 #define ANSWER_MS 30
@@ -635,7 +635,8 @@ static void measure(vl_database_t *d)
         const session_t *session = &d->session[i];
         duser_t *user = session->user;
         worker_t *worker = worker_get(d, session->tid);
-        const int is_kept = worker->id == session->id && d->now_us - d->list_us < PAUSE_US;
+        const int is_old = worker->id == session->id;
+        const int is_kept = is_old && d->now_us - d->list_us < PAUSE_US;
 
         /* The next list shows which user it is. */
         if (user->is_none)
@@ -645,11 +646,11 @@ static void measure(vl_database_t *d)
             user->n /= 2;
             user->ns /= 2;
         }
-        if (!is_kept && (worker->before_ns || !d->is_mariadb)) {
+        if (!is_old && (worker->before_ns || !d->is_mariadb)) {
             user->n++;
             user->ns += since(ns, worker->before_ns);
         }
-        used = is_kept ? since(ns, worker->ns) : user->ns / (user->n + !user->n);
+        used = is_kept ? since(ns, worker->ns) : is_old ? 0 : user->ns / (user->n + !user->n);
         worker->id = session->id;
         worker->ns = ns;
         if (session->account == VL_NO_FLOW)
