@@ -69,6 +69,8 @@ static int is_own(const vl_backends_t *b, int port)
 void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
                        apr_uint32_t stride)
 {
+    int i, asked;
+
     b->round++;
     b->epoch++;
     b->since_us = b->now_us;
@@ -76,7 +78,12 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->now_us = now_us;
     b->child = children;
     b->children = n;
-    b->moments = b->old_moments = b->calls = b->n_asked = 0;
+    b->moments = b->old_moments = b->calls = 0;
+    for (asked = b->n_asked, b->n_asked = i = 0; i < asked; i++) {
+        b->asked[i]->is_asked = now_us - b->asked[i]->seen_us < USED_US;
+        if (b->asked[i]->is_asked)
+            b->asked[b->n_asked++] = b->asked[i];
+    }
 }
 
 /* --- whether a process runs ---------------------------------------------------- */
@@ -376,7 +383,7 @@ int vl_backends_moment(vl_backends_t *b)
 {
     backend_t *backend;
     process_t *process;
-    int i, databases = 0;
+    int i;
 
     for (i = 0; i < b->moments; i++) {
         backend = b->moment[i].backend;
@@ -393,9 +400,7 @@ int vl_backends_moment(vl_backends_t *b)
         b->moment[i].process->moments++;
     b->epoch++;
     b->old_moments = b->moments;
-    for (i = 0; i < b->n_asked; i++)
-        databases += vl_database_begin(b->asked[i]->database);
-    return b->old_moments || databases;
+    return b->old_moments;
 }
 
 void vl_backends_end(vl_backends_t *b)
@@ -404,8 +409,6 @@ void vl_backends_end(vl_backends_t *b)
     apr_int64_t round_us = b->now_us - b->since_us;
     int i;
 
-    for (i = 0; i < b->n_asked; i++)
-        vl_database_end(b->asked[i]->database);
     for (i = b->old_moments; i < b->moments; i++)
         b->moment[i].process->moments++;
     for (i = 0; i < b->moments; i++) {
@@ -421,7 +424,8 @@ void vl_backends_end(vl_backends_t *b)
         ns = (ns - process->moment_ns) / process->moments;
         vl_backends_table_share(backend, b->moment[i].account)->ns += ns;
         if (backend->estimates && process->is_program && round_us < APR_USEC_PER_SEC)
-            backend->owed_ns += ns * b->stride * (apr_uint64_t)round_us / (apr_uint64_t)moment_us;
+            backend->owed_ns += (apr_int64_t)(ns * b->stride * (apr_uint64_t)round_us
+                                              / (apr_uint64_t)moment_us);
     }
 }
 

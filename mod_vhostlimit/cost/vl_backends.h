@@ -75,6 +75,9 @@ int vl_backends_at_database(const vl_backends_t *b);
 int vl_backends_moment(vl_backends_t *b);
 void vl_backends_end(vl_backends_t *b);
 
+/* Between two rounds: reads what sessions of databases use. Returns when to call it again. */
+apr_int64_t vl_backends_databases(vl_backends_t *b, apr_int64_t now_us);
+
 /* Calls `charge` for each account that has used back ends recently, about ten times a second:
  * us of CPU time since the last call, may be 0. database_us: the part of databases. idle: it is the
  * last call for the account. */

@@ -83,35 +83,39 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         backend->background_ns -= ns;
         used -= ns;
     }
-    if (used && !backend->owed_ns)
+    if (backend->owed_ns <= 0)
         backend->owed_since_us = b->now_us;
-    backend->owed_ns += used;
+    backend->owed_ns += (apr_int64_t)used;
     backend->read_us = b->now_us;
 }
 
 /* Divides the CPU time between the accounts. */
 static void divide(vl_backends_t *b, backend_t *backend)
 {
-    apr_uint64_t sum = 0, part;
+    apr_uint64_t sum = 0, rest = 0, part;
     share_t *last = backend->shares;
     user_t *user;
     int i;
 
-    if (!backend->owed_ns || !backend->n_shares)
-        return;
     for (i = 0; i < backend->n_shares; i++) {
         sum += backend->shares[i].ns;
+        backend->owed_ns -= (apr_int64_t)backend->shares[i].own_ns;
         if (backend->shares[i].account != VL_NO_FLOW
             && (last->account == VL_NO_FLOW || backend->shares[i].seen_us > last->seen_us))
             last = &backend->shares[i];
     }
-    if (backend->n_shares > 1 && !sum && b->now_us - backend->owed_since_us < OWED_MOST_US)
-        return;
+    if (backend->owed_ns > 0 && (backend->n_shares < 2 || sum
+                                 || b->now_us - backend->owed_since_us >= OWED_MOST_US)) {
+        rest = (apr_uint64_t)backend->owed_ns;
+        backend->owed_ns = 0;
+    }
     for (i = 0; i < backend->n_shares; i++) {
         share_t *share = &backend->shares[i];
 
-        part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
-                   : share == last ? backend->owed_ns : 0;
+        part = sum ? (apr_uint64_t)((double)rest * (double)share->ns / (double)sum)
+                   : share == last ? rest : 0;
+        part += share->own_ns;
+        share->own_ns = 0;
         if (part && share->account != VL_NO_FLOW) {
             user = vl_backends_table_user(b, share->account);
             user->ns += part;
@@ -120,9 +124,8 @@ static void divide(vl_backends_t *b, backend_t *backend)
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
         }
-        share->ns -= share->ns / KEEP;
+        share->ns -= rest ? share->ns / KEEP : 0;
     }
-    backend->owed_ns = 0;
 }
 
 static void tell_spent(backend_t *backend, vl_backends_spend_fn *spend, void *data)

@@ -45,12 +45,12 @@ static void note_found(void *data, pid_t pid, int is_background)
     vl_backends_table_add(backend->b, backend, pid)->is_background = is_background;
 }
 
-static void note_used(void *data, apr_uint32_t account, apr_uint64_t ns)
+static void note_used(void *data, apr_uint32_t account, apr_uint64_t ns, int is_kept)
 {
     backend_t *backend = data;
     share_t *share = vl_backends_table_share(backend, account);
 
-    share->ns += ns;
+    *(is_kept ? &share->own_ns : &share->ns) += ns;
     share->seen_us = backend->b->now_us;
 }
 
@@ -141,16 +141,31 @@ void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, 
         vl_backends_table_add(b, backend, server);
 }
 
-/* Asks a database server for its sessions, once in a round. Returns 1 if they can be seen. */
+/* Notes that a request waits for a database server. Returns 1 if its sessions can be seen. */
 int vl_backends_database_ask(vl_backends_t *b, backend_t *backend)
 {
     know_database(b, backend);
     if (!backend->database || !backend->knows_database)
         return 0;
-    if (backend->asked_round != b->round && b->n_asked < DATABASES) {
-        backend->asked_round = b->round;
+    if (!backend->is_asked && b->n_asked < DATABASES) {
+        backend->is_asked = 1;
         b->asked[b->n_asked++] = backend;
-        vl_database_ask(backend->database, b->now_us);
     }
+    vl_database_ask(backend->database);
     return !vl_database_fault(backend->database);
+}
+
+apr_int64_t vl_backends_databases(vl_backends_t *b, apr_int64_t now_us)
+{
+    apr_int64_t at_us, first_us = now_us + APR_USEC_PER_SEC;
+    int i;
+
+    for (i = 0; i < b->n_asked; i++) {
+        if (!b->asked[i]->knows_database || !b->asked[i]->database)
+            continue;
+        at_us = vl_database_look(b->asked[i]->database, now_us);
+        if (at_us < first_us)
+            first_us = at_us;
+    }
+    return first_us;
 }

@@ -54,6 +54,7 @@ typedef struct share_t {
                                                  * round */
     apr_uint64_t ns;                /* used for it in moments after samples; an older ns counts
                                      * less */
+    apr_uint64_t own_ns;            /* of a database: used by sessions that it had all the time */
     apr_int64_t seen_us;
     apr_uint64_t spent_ns;          /* charged, and not told yet */
     apr_uint32_t entry;             /* see vl_backends_spend_fn */
@@ -107,7 +108,7 @@ struct backend_t {
     int knows_database;
     apr_int64_t fault_us;           /* since when its sessions cannot be seen; 0: they can */
     apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
-    apr_uint32_t asked_round;       /* see vl_database_ask() */
+    int is_asked;                   /* it is in `asked` */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
     int forks;                      /* it has programs */
@@ -125,7 +126,8 @@ struct backend_t {
     apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
     apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
     apr_uint32_t gone;              /* the number of these processes */
-    apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
+    apr_int64_t owed_ns;            /* CPU time that no account was charged yet; < 0: charged before
+                                     * it was read */
     apr_int64_t owed_since_us;
     apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
     apr_int64_t read_us;            /* when its CPU time was last read */
@@ -204,7 +206,7 @@ struct vl_backends_t {
     apr_hash_t *named;              /* see vl_backends_unfound() */
     apr_pool_t *connection_pool;
     apr_hash_t *connections;        /* inode -> connection_t */
-    backend_t *asked[DATABASES];    /* database servers that this round looks at */
+    backend_t *asked[DATABASES];    /* database servers in use */
     int n_asked;
     int at_database;                /* see vl_backends_at_database() */
     const char *said;               /* see vl_backends_unread() */

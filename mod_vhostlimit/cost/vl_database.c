@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cost/vl_database.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,11 +26,18 @@
 #define VOTES_MOST 32
 /* A user's votes are taken again once in so many lists. */
 #define AGAIN 16
-/* The list is read this many times its own cost later, at the earliest: half a percent of one
- * processor. */
+/* The list is read about this many times its own cost later: half a percent of one processor. */
 #define REST 200
+#define LIST_LEAST_US 20000
+/* What sessions have used since a list before this was charged. */
+#define PAUSE_US (1 * APR_USEC_PER_SEC)
 /* The sampler waits at most this long for the list. */
 #define ANSWER_MS 30
+/* CPU time is read this long before a list and after it. In a longer time only after it more short sessions
+ * would end and begin, which the list does not have. */
+#define BESIDE_MS 2
+/* What a session of a user uses in that time is an average of so many. */
+#define AVERAGE 64
 /* MariaDB is connected to again this long after it was not there, or has denied the connection. It
  * writes a line into its log for each one that it denies, so this takes longer after some minutes. */
 #define AGAIN_US (1 * APR_USEC_PER_SEC)
@@ -43,6 +51,7 @@ typedef struct duser_t {            /* a user of the database */
     int is_named;                   /* the configuration names its account */
     int is_none;                    /* the name of a session that has no user yet, or never */
     apr_uint32_t account;           /* VL_NO_FLOW: not known, or several */
+    apr_uint64_t ns, n;             /* CPU time beside lists of so many sessions */
     struct {
         apr_uint32_t account, n;
     } vote[VOTES];
@@ -55,7 +64,6 @@ typedef struct session_t {
     apr_uint32_t account;           /* VL_NO_FLOW: not known */
     int sleeps;                     /* MariaDB says that it waits for its client */
     int runs;                       /* it wants a processor */
-    apr_uint64_t ns;                /* CPU time in the moment */
 } session_t;
 
 typedef struct client_t {           /* of a session */
@@ -64,21 +72,16 @@ typedef struct client_t {           /* of a session */
     apr_uint64_t inode;             /* of the server's end */
 } client_t;
 
-typedef struct dprocess_t {         /* of PostgreSQL */
-    struct dprocess_t *next;        /* of the free ones */
-    pid_t pid;
-    duser_t *user;                  /* NULL: a background process */
-    int is_known;                   /* it has a title: `user` is valid */
-    apr_uint64_t ns;                /* CPU time when the moment began */
-    apr_uint32_t list;              /* that had it last */
-} dprocess_t;
-
-typedef struct dthread_t {          /* of MariaDB */
+typedef struct worker_t {           /* a thread of MariaDB, a process of PostgreSQL */
+    struct worker_t *next;          /* of the free ones */
     pid_t tid;
-    int has_served;                 /* a connection: it is no background thread */
-    apr_uint64_t ns;                /* CPU time when the moment began, or when it was last read as a
-                                     * background thread */
-} dthread_t;
+    apr_uint64_t id;                /* of the connection that it served last, 0: none so far */
+    duser_t *user;                  /* of PostgreSQL. NULL: a background process */
+    int is_known;                   /* it has a title: `user` is valid */
+    apr_uint64_t ns;                /* CPU time when it was last read, ... */
+    apr_uint64_t before_ns;         /* ... and before this list */
+    apr_uint32_t seen;              /* it was in the listing of this number */
+} worker_t;
 
 struct vl_database_t {
     vl_database_t *next;            /* of the free ones */
@@ -88,22 +91,21 @@ struct vl_database_t {
     apr_hash_t *known;              /* account -> a duser_t of it */
     apr_pool_t *pool;               /* of what is remembered of this process of the server: */
     apr_hash_t *clients_of;         /* id of a connection -> client_t */
-    apr_hash_t *threads;            /* tid -> dthread_t */
-    apr_hash_t *processes;          /* pid -> dprocess_t */
-    dprocess_t *free;
+    apr_hash_t *workers;            /* tid -> worker_t */
+    worker_t *free;
     pid_t pid;
     int is_mariadb;
     vl_mysql_t *mysql;
     char path[96];                  /* of its Unix socket */
     const char *fault;
-    apr_int64_t now_us, next_us, connect_us, background_us;
+    apr_int64_t now_us, list_us, next_us, connect_us, background_us;
     apr_int64_t denied_us;          /* since when it has denied each connection; 0: it has not */
-    apr_uint64_t cost_ns;           /* of this list */
     apr_uint64_t own_ns;            /* CPU time of the own connection's thread */
     apr_uint32_t list;              /* its number */
+    apr_uint32_t seen;              /* number of the last listing of workers */
+    int is_asked;                   /* in this round of the caller, and no list has come since */
     session_t session[SESSIONS];
     int sessions;
-    int in_moment;
 };
 
 static vl_database_t *free_ones;
@@ -127,8 +129,7 @@ static void forget(vl_database_t *d)
 {
     apr_pool_clear(d->pool);
     d->clients_of = apr_hash_make(d->pool);
-    d->threads = apr_hash_make(d->pool);
-    d->processes = apr_hash_make(d->pool);
+    d->workers = apr_hash_make(d->pool);
     d->free = NULL;
     d->sessions = 0;
 }
@@ -195,7 +196,6 @@ void vl_database_lose(vl_database_t *d)
     d->fault = NULL;
     d->next_us = d->connect_us = d->background_us = d->denied_us = 0;
     d->own_ns = 0;
-    d->in_moment = 0;
 }
 
 void vl_database_close(vl_database_t *d)
@@ -316,7 +316,7 @@ static session_t *add_session(vl_database_t *d, apr_uint64_t id, pid_t tid, duse
     session_t *session;
 
     if (d->sessions == SESSIONS)
-        return NULL;
+        d->sessions--;
     session = &d->session[d->sessions++];
     memset(session, 0, sizeof(*session));
     session->id = id;
@@ -354,40 +354,98 @@ static void connect_mariadb(vl_database_t *d)
         d->fault = "it has no Unix socket that can be reached";
 }
 
-void vl_database_ask(vl_database_t *d, apr_int64_t now_us)
-{
-    const vl_mysql_row_t *unused;
-
-    d->now_us = now_us;
-    if (!d->is_mariadb)
-        return;
-    connect_mariadb(d);
-    (void)vl_mysql_answer(d->mysql, 0, &unused);
-}
-
-static dthread_t *thread_get(vl_database_t *d, pid_t tid)
-{
-    dthread_t *thread = apr_hash_get(d->threads, &tid, sizeof(tid));
-
-    if (!thread) {
-        thread = apr_pcalloc(d->pool, sizeof(*thread));
-        thread->tid = tid;
-        apr_hash_set(d->threads, &thread->tid, sizeof(tid), thread);
-    }
-    return thread;
-}
-
 static apr_uint64_t since(apr_uint64_t now, apr_uint64_t before)
 {
     return now > before ? now - before : 0;
 }
 
-/* Copies MariaDB's list. Returns 0 if it has not come. */
+static worker_t *worker_get(vl_database_t *d, pid_t tid)
+{
+    worker_t *worker = apr_hash_get(d->workers, &tid, sizeof(tid));
+
+    if (!worker) {
+        worker = d->free;
+        if (worker)
+            d->free = worker->next;
+        else
+            worker = apr_palloc(d->pool, sizeof(*worker));
+        memset(worker, 0, sizeof(*worker));
+        worker->tid = tid;
+        apr_hash_set(d->workers, &worker->tid, sizeof(worker->tid), worker);
+    }
+    worker->seen = d->seen;
+    return worker;
+}
+
+/* Forgets workers that the last listing has not seen. */
+static void forget_gone(vl_database_t *d)
+{
+    apr_hash_index_t *at;
+    worker_t *gone;
+    void *value;
+
+    for (at = apr_hash_first(NULL, d->workers); at; at = apr_hash_next(at)) {
+        apr_hash_this(at, NULL, NULL, &value);
+        gone = value;
+        if (gone->seen == d->seen)
+            continue;
+        apr_hash_set(d->workers, &gone->tid, sizeof(gone->tid), NULL);
+        gone->next = d->free;
+        d->free = gone;
+    }
+}
+
+static apr_uint64_t cpu_of(const vl_database_t *d, pid_t tid)
+{
+    return d->is_mariadb ? vl_proc_thread_ns(d->pid, tid) : vl_proc_cpu_ns(tid);
+}
+
+/* Reads the CPU time before a list. */
+static void begin(vl_database_t *d)
+{
+    static pid_t pids[SESSIONS];
+    int i, n = d->is_mariadb ? 0 : vl_proc_children(d->pid, 0, pids, SESSIONS);
+    apr_hash_index_t *at;
+    worker_t *worker;
+    void *value;
+
+    for (i = 0; i < n; i++)
+        (void)worker_get(d, pids[i]);
+    for (at = apr_hash_first(NULL, d->workers); at; at = apr_hash_next(at)) {
+        apr_hash_this(at, NULL, NULL, &value);
+        worker = value;
+        if (worker->id || n)
+            worker->before_ns = cpu_of(d, worker->tid);
+    }
+    (void)poll(NULL, 0, BESIDE_MS);
+}
+
+/* Closes a connection that was denied, and says when the next one may be opened. */
+static void end_denied(vl_database_t *d)
+{
+    vl_mysql_close(d->mysql);
+    if (!d->denied_us)
+        d->denied_us = d->now_us;
+    d->connect_us = d->now_us + (d->now_us - d->denied_us < DENIED_US ? DENIED_SOON_US
+                                                                      : DENIED_AGAIN_US);
+    d->fault = "it does not let root in without a password";
+}
+
+/* Asks for MariaDB's list, and copies it. Returns 0 if it has not come: on a crowded machine it may come
+ * before the next call. */
 static int list_mariadb(vl_database_t *d)
 {
     const vl_mysql_row_t *rows;
-    int i, n = vl_mysql_answer(d->mysql, ANSWER_MS, &rows);
+    int i, n;
 
+    connect_mariadb(d);
+    if (vl_mysql_state(d->mysql) == VL_MYSQL_READY) {
+        begin(d);
+        vl_mysql_ask(d->mysql);
+    }
+    n = vl_mysql_answer(d->mysql, ANSWER_MS, &rows);
+    if (vl_mysql_state(d->mysql) == VL_MYSQL_DENIED)
+        end_denied(d);
     if (n < 0)
         return 0;
     /* MariaDB's thread pool; MySQL without performance_schema. */
@@ -399,17 +457,8 @@ static int list_mariadb(vl_database_t *d)
     d->fault = NULL;
     d->denied_us = 0;
     d->sessions = 0;
-    for (i = 0; i < n; i++) {
-        session_t *session = add_session(d, rows[i].id, rows[i].tid, user_get(d, rows[i].user));
-        dthread_t *thread = thread_get(d, rows[i].tid);
-
-        if (!session)
-            break;
-        session->sleeps = rows[i].sleeps;
-        if (thread->has_served)
-            session->ns = since(vl_proc_thread_ns(d->pid, session->tid), thread->ns);
-        thread->has_served = 1;
-    }
+    for (i = 0; i < n; i++)
+        add_session(d, rows[i].id, rows[i].tid, user_get(d, rows[i].user))->sleeps = rows[i].sleeps;
     return 1;
 }
 
@@ -433,18 +482,18 @@ int vl_database_title_user(const char *title, char *ret_user, size_t size)
 }
 
 /* Finds whose process of PostgreSQL this is, if it has a title yet. */
-static void know_process(vl_database_t *d, dprocess_t *process)
+static void know_process(vl_database_t *d, worker_t *process)
 {
     static const char parallel[] = "parallel worker for PID ";
     char title[256], name[128];
     const char *leader;
 
-    if (!vl_proc_title(process->pid, title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
+    if (!vl_proc_title(process->tid, title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
         return;
     leader = strstr(title, parallel);
     if (leader) {
         pid_t pid = (pid_t)strtol(leader + sizeof(parallel) - 1, NULL, 10);
-        const dprocess_t *found = apr_hash_get(d->processes, &pid, sizeof(pid));
+        const worker_t *found = apr_hash_get(d->workers, &pid, sizeof(pid));
 
         process->user = found ? found->user : NULL;
         process->is_known = found && found->is_known;
@@ -454,75 +503,41 @@ static void know_process(vl_database_t *d, dprocess_t *process)
     process->is_known = 1;
 }
 
-static dprocess_t *process_get(vl_database_t *d, pid_t pid)
-{
-    dprocess_t *process = apr_hash_get(d->processes, &pid, sizeof(pid));
-
-    if (process)
-        return process;
-    process = d->free;
-    if (process)
-        d->free = process->next;
-    else
-        process = apr_palloc(d->pool, sizeof(*process));
-    memset(process, 0, sizeof(*process));
-    process->pid = pid;
-    apr_hash_set(d->processes, &process->pid, sizeof(process->pid), process);
-    return process;
-}
-
-/* PostgreSQL's sessions are the child processes of its first one. begins: the moment. */
-static void list_postgres(vl_database_t *d, int begins)
+/* PostgreSQL's sessions are the child processes of its first one. */
+static void list_postgres(vl_database_t *d)
 {
     static pid_t pids[SESSIONS];
-    int i, n = vl_proc_children(d->pid, 0, pids, SESSIONS);
-    apr_hash_index_t *at;
-    dprocess_t *gone;
-    session_t *session;
-    apr_uint64_t ns;
-    void *value;
+    int i, n;
 
+    begin(d);
+    n = vl_proc_children(d->pid, 0, pids, SESSIONS);
     d->sessions = 0;
-    d->list++;
+    d->seen++;
     for (i = 0; i < n; i++) {
-        dprocess_t *process = process_get(d, pids[i]);
+        worker_t *process = worker_get(d, pids[i]);
 
-        process->list = d->list;
         if (!process->is_known) {
             know_process(d, process);
             if (process->is_known)
                 d->clients->found(d->clients->data, pids[i], !process->user);
         }
-        ns = vl_proc_cpu_ns(pids[i]);
-        session = process->user ? add_session(d, (apr_uint64_t)pids[i], pids[i], process->user)
-                                : NULL;
-        if (session)
-            session->ns = since(ns, process->ns);
-        if (begins)
-            process->ns = ns;
+        if (process->user)
+            add_session(d, (apr_uint64_t)pids[i], pids[i], process->user);
     }
-    for (at = apr_hash_first(NULL, d->processes); at; at = apr_hash_next(at)) {
-        apr_hash_this(at, NULL, NULL, &value);
-        gone = value;
-        if (gone->list == d->list)
-            continue;
-        apr_hash_set(d->processes, &gone->pid, sizeof(gone->pid), NULL);
-        gone->next = d->free;
-        d->free = gone;
-    }
+    forget_gone(d);
 }
 
 /* Forgets all if too much is remembered: sessions point to users, so only between two lists. */
 static void forget_if_full(vl_database_t *d)
 {
-    if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->threads)
+    if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->workers)
         <= REMEMBERED)
         return;
     forget_users(d);
     forget(d);
 }
 
-/* --- the moment ---------------------------------------------------------------------- */
+/* --- CPU time ------------------------------------------------------------------------ */
 
 /* If one account waits, and sessions of one user run, the user is the account's. */
 static void exclude(vl_database_t *d)
@@ -531,6 +546,9 @@ static void exclude(vl_database_t *d)
     duser_t *user = NULL;
     int i;
 
+    /* Requests of an earlier round do not wait any more. */
+    if (!d->is_asked)
+        return;
     for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
         if (requests && only != VL_NO_FLOW)
             return;
@@ -548,50 +566,6 @@ static void exclude(vl_database_t *d)
     }
     if (user && only != VL_NO_FLOW && user->account == VL_NO_FLOW)
         vote(d, user, only);
-}
-
-/* Reads the CPU time of the threads that may have sessions. */
-static void begin_mariadb(vl_database_t *d)
-{
-    apr_hash_index_t *at;
-    void *value;
-
-    for (at = apr_hash_first(NULL, d->threads); at; at = apr_hash_next(at)) {
-        dthread_t *thread;
-
-        apr_hash_this(at, NULL, NULL, &value);
-        thread = value;
-        if (thread->has_served)
-            thread->ns = vl_proc_thread_ns(d->pid, thread->tid);
-        if (!thread->ns)
-            apr_hash_set(d->threads, &thread->tid, sizeof(thread->tid), NULL);
-    }
-    vl_mysql_ask(d->mysql);
-}
-
-int vl_database_begin(vl_database_t *d)
-{
-    apr_uint64_t from_ns = cpu_ns();
-
-    d->in_moment = 0;
-    if (d->is_mariadb && vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
-        vl_mysql_close(d->mysql);
-        if (!d->denied_us)
-            d->denied_us = d->now_us;
-        d->connect_us = d->now_us + (d->now_us - d->denied_us < DENIED_US ? DENIED_SOON_US
-                                                                          : DENIED_AGAIN_US);
-        d->fault = "it does not let root in without a password";
-    }
-    if (d->now_us < d->next_us || (d->is_mariadb && vl_mysql_state(d->mysql) != VL_MYSQL_READY))
-        return 0;
-    forget_if_full(d);
-    if (d->is_mariadb)
-        begin_mariadb(d);
-    else
-        list_postgres(d, 1);
-    d->cost_ns = cpu_ns() - from_ns;
-    d->in_moment = 1;
-    return 1;
 }
 
 /* Learns whose the sessions of the list are, and which of them want a processor. */
@@ -627,58 +601,100 @@ static int is_known(const vl_database_t *d, apr_uint32_t account)
 }
 
 /* Divides what sessions without an account have used. */
-static void divide_rest(vl_database_t *d, apr_uint64_t ns)
+static void divide_rest(vl_database_t *d, apr_uint64_t ns, int is_kept)
 {
     apr_uint32_t account, requests, all = 0;
-    int i, pass;
+    int i, pass, is_backup = 1;
 
     for (pass = 0; pass < 2; pass++) {
         for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
-            if (is_known(d, account))
+            if (account == VL_NO_FLOW || is_known(d, account))
                 continue;
+            is_backup = 0;
             if (!pass)
                 all += requests;
             else
-                d->clients->used(d->clients->data, account, ns * requests / all);
+                d->clients->used(d->clients->data, account, ns * requests / all, is_kept);
         }
         if (!all)
             break;
     }
-    if (!all && ns)
-        d->clients->used(d->clients->data, VL_NO_FLOW, ns);
+    if (is_backup && ns)
+        d->clients->used(d->clients->data, VL_NO_FLOW, ns, is_kept);
 }
 
-void vl_database_end(vl_database_t *d)
+/* A session that the list before had too is charged what it has used since then. The others share the rest,
+ * each with what sessions of its user use on average. */
+static void measure(vl_database_t *d)
 {
-    apr_uint64_t from_ns = cpu_ns(), own_ns, rest = 0;
+    apr_uint64_t ns, used, rest[2] = { 0, 0 };
     int i;
 
-    if (!d->in_moment)
-        return;
-    d->in_moment = 0;
-    if (!d->is_mariadb)
-        list_postgres(d, 0);
-    else if (list_mariadb(d))
-        d->list++;
-    else
-        return;
-    learn(d);
+    (void)poll(NULL, 0, BESIDE_MS);
     for (i = 0; i < d->sessions; i++) {
         const session_t *session = &d->session[i];
+        duser_t *user = session->user;
+        worker_t *worker = worker_get(d, session->tid);
+        const int is_old = worker->id == session->id;
+        const int is_kept = is_old && d->now_us - d->list_us < PAUSE_US;
 
-        if (session->ns && session->account != VL_NO_FLOW)
-            d->clients->used(d->clients->data, session->account, session->ns);
-        else
-            rest += session->ns;
+        /* The next list shows which user it is. */
+        if (user->is_none)
+            continue;
+        ns = cpu_of(d, session->tid);
+        if (user->n >= AVERAGE) {
+            user->n /= 2;
+            user->ns /= 2;
+        }
+        if (!is_old && (worker->before_ns || !d->is_mariadb)) {
+            user->n++;
+            user->ns += since(ns, worker->before_ns);
+        }
+        used = is_kept ? since(ns, worker->ns) : is_old ? 0 : user->ns / (user->n + !user->n);
+        worker->id = session->id;
+        worker->ns = ns;
+        if (session->account == VL_NO_FLOW)
+            rest[is_kept] += used;
+        else if (used)
+            d->clients->used(d->clients->data, session->account, used, is_kept);
     }
-    divide_rest(d, rest);
+    d->list_us = d->now_us;
+    for (i = 0; i < 2; i++)
+        divide_rest(d, rest[i], i);
+}
+
+void vl_database_ask(vl_database_t *d)
+{
+    d->is_asked = 1;
+}
+
+apr_int64_t vl_database_look(vl_database_t *d, apr_int64_t now_us)
+{
+    apr_uint64_t own_ns, cost_ns = cpu_ns();
+
+    if (!d->pid || now_us < d->next_us)
+        return d->next_us;
+    d->now_us = now_us;
+    d->next_us = now_us + LIST_LEAST_US;
+    forget_if_full(d);
+    if (d->is_mariadb && !list_mariadb(d))
+        return d->next_us;
+    if (!d->is_mariadb)
+        list_postgres(d);
+    d->list++;
+    learn(d);
+    d->is_asked = 0;
+    measure(d);
     own_ns = d->is_mariadb ? vl_proc_thread_ns(d->pid, vl_mysql_own(d->mysql)) : 0;
-    d->cost_ns += cpu_ns() - from_ns;
+    cost_ns = cpu_ns() - cost_ns;
     /* The thread has served other connections before. */
     if (d->own_ns)
-        d->cost_ns += since(own_ns, d->own_ns);
+        cost_ns += since(own_ns, d->own_ns);
     d->own_ns = own_ns;
-    d->next_us = d->now_us + (apr_int64_t)(d->cost_ns * REST / 1000);
+    d->next_us = d->now_us + (apr_int64_t)(cost_ns * REST / 1000);
+    if (d->next_us < now_us + LIST_LEAST_US)
+        d->next_us = now_us + LIST_LEAST_US;
+    return d->next_us;
 }
 
 int vl_database_runs(vl_database_t *d, apr_uint32_t account)
@@ -705,15 +721,18 @@ apr_uint64_t vl_database_background(vl_database_t *d, apr_int64_t now_us)
         return 0;
     d->background_us = now_us;
     n = vl_proc_threads(d->pid, tids, THREADS);
+    d->seen++;
     for (i = 0; i < n; i++) {
-        dthread_t *thread = thread_get(d, tids[i]);
+        worker_t *thread = worker_get(d, tids[i]);
 
-        if (thread->has_served)
+        if (thread->id)
             continue;
         ns = vl_proc_thread_ns(d->pid, tids[i]);
-        if (thread->ns && ns > thread->ns)
-            used += ns - thread->ns;
+        /* Without a list any thread may have a session. */
+        if (thread->ns && !d->fault)
+            used += since(ns, thread->ns);
         thread->ns = ns;
     }
+    forget_gone(d);
     return used;
 }

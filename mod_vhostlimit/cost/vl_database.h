@@ -17,6 +17,10 @@
  *     the accounts that wait for the server. If the users of all of these are known, the session
  *     is no account's: a backup, for example.
  *
+ * A session that two lists in a row have is charged what it has used in between. Short ones end before the
+ * next list. What no list shows is divided between the sessions that are new in a list, each with the
+ * average of what sessions of its user use in the moment of a list.
+ *
  * Background work of the server is charged to no account.
  *
  * Only the sampler's thread calls these functions, for vl_backends.c. No lock.
@@ -42,8 +46,9 @@ typedef struct vl_database_clients_t {
     int (*waits)(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests);
     /* A process of the server. */
     void (*found)(void *data, pid_t pid, int is_background);
-    /* ns of CPU time in the moment are the account's, or no account's (VL_NO_FLOW). */
-    void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns);
+    /* The account's sessions, or those of no account (VL_NO_FLOW), have used ns of CPU time. is_kept:
+     * since the list before. Else it is a part of what new sessions have used. */
+    void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns, int is_kept);
 } vl_database_clients_t;
 
 /* Returns 1 if the process is one of a database server that is known here. */
@@ -62,12 +67,10 @@ pid_t vl_database_pid(const vl_database_t *d);
 const char *vl_database_fault(const vl_database_t *d);
 
 /* A request of this round waits for the server. */
-void vl_database_ask(vl_database_t *d, apr_int64_t now_us);
-/* Begins and ends the moment (vl_backends.h). begin returns 0 if there is nothing to measure. The
- * list of sessions is asked for when it begins, and read when it ends. A list from before would miss
- * more of the short sessions. */
-int vl_database_begin(vl_database_t *d);
-void vl_database_end(vl_database_t *d);
+void vl_database_ask(vl_database_t *d);
+/* Reads the list of sessions and what they have used, if that is due. Returns when it is due again. It
+ * takes some milliseconds. */
+apr_int64_t vl_database_look(vl_database_t *d, apr_int64_t now_us);
 /* Returns how many of the account's sessions wanted a processor when they were last listed, or -1
  * if that is not known. */
 int vl_database_runs(vl_database_t *d, apr_uint32_t account);

@@ -455,6 +455,31 @@ static int rests(sampler_t *s)
     return vl_engage_is_dormant(s->shm) && vl_clock_us() - s->backend_us > DORMANT_US;
 }
 
+/* Returns between half and one and a half times as much. Pages that wait for a fixed time must
+ * not be seen at the same point of their work in each round. */
+static apr_int64_t vary(sampler_t *s, apr_int64_t us)
+{
+    s->random = s->random * 1103515245 + 12345;     /* C11, 7.22.2.2 */
+    return us / 2 + us * (s->random >> 16 & 1023) / 1023;
+}
+
+/* Sleeps until calls are wanted, or for this long. */
+static void sleep_beside_databases(sampler_t *s, apr_int64_t us)
+{
+    apr_int64_t now_us = vl_clock_us(), left_us, until_us = now_us + us;
+
+    do {
+        left_us = vary(s, vl_backends_databases(s->backends, now_us) - now_us);
+        now_us = vl_clock_us();
+        if (left_us > until_us - now_us)
+            left_us = until_us - now_us;
+        if (left_us > 0)
+            vl_duty_sleep(s->shm, left_us, VL_UNTIL_CALLS);
+        left_us += now_us;
+        now_us = vl_clock_us();
+    } while (now_us < until_us && now_us >= left_us);
+}
+
 static void sleep_between(sampler_t *s, apr_int64_t us)
 {
     if (rests(s))
@@ -470,17 +495,9 @@ static void sleep_between(sampler_t *s, apr_int64_t us)
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
         return;
     }
-    vl_duty_sleep(s->shm, us, VL_UNTIL_CALLS);
+    sleep_beside_databases(s, us);
     if (s->calls_wait_us < us && vl_duty_was_told(s->shm, VL_UNTIL_CALLS))
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
-}
-
-/* Returns between half and one and a half times as much. Pages that wait for a fixed time must
- * not be seen at the same point of their work in each round. */
-static apr_int64_t vary(sampler_t *s, apr_int64_t us)
-{
-    s->random = s->random * 1103515245 + 12345;     /* C11, 7.22.2.2 */
-    return us / 2 + us * (s->random >> 16 & 1023) / 1023;
 }
 
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
