@@ -715,5 +715,6 @@ apr_uint64_t vl_database_background(vl_database_t *d, apr_int64_t now_us)
             used += ns - thread->ns;
         thread->ns = ns;
     }
-    return used;
+    /* Without its list any of these threads may have served a connection. */
+    return d->fault ? 0 : used;
 }
