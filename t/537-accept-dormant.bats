@@ -136,3 +136,21 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   settles a running 0
   settles b running 0
 }
+
+# Returns 0 if the server has read what the client of its only connection has sent.
+has_read() { [[ $(ss -Htn state established "sport = :$(httpd_port)" | awk '{ print $1 }') == 0 ]]; }
+
+@test "a request that Apache has begun to read waits with its thread, and does not run when its client has gone" {
+  local file=$BATS_TEST_TMPDIR/go client
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  packets 'GET /cgi/hold.sh?ran-1 ' "@when:$file" 'HTTP/1.1\r\nHost: a.test\r\n\r\n' @500 @close 3>&- 4>&- &
+  client=$!
+  wait_until 5 has_read
+  hold_request one
+  touch "$file"
+  settles a waiting 1
+  wait "$client"
+  release_request one
+  settles a running 0
+  is "$(status_of a requests) $(status_of a gone)" '1 1'
+}

@@ -206,7 +206,8 @@ static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us)
     vl_engage_t *state = state_of(shm);
 
     if (state->form == VL_FORM_TOGGLED)
-        return state->why != VL_ENGAGED_ALWAYS && !shm->queue.head->waiting;
+        return state->why != VL_ENGAGED_ALWAYS && !shm->queue.head->waiting
+               && !site_engages_locked(shm, 0);
     if (!is_calm_locked(shm))
         state->busy_us = now_us;
     return state->form == VL_FORM_USUAL && state->why != VL_ENGAGED_ALWAYS

@@ -60,6 +60,15 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
     }
 }
 
+/* Returns 1 for a CGI program of mod_cgid: input and output are the same socket. */
+static int is_cgi(pid_t pid)
+{
+    int is_pipe;
+    apr_uint64_t in = vl_proc_inode(pid, 0, &is_pipe);
+
+    return in && !is_pipe && in == vl_proc_inode(pid, 1, NULL);
+}
+
 /* Adds the process to the back end if it has the listening socket or this connection open.
  * Returns 1 if it has the connection. In a scan it notes all listening sockets. listens: the
  * connection counts only beside the listening socket, which no program of a CGI has. */
@@ -95,6 +104,9 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         else {
             vl_backends_table_hint(b, backend, fd);
             process->inode_epoch = 0;
+            /* A scan may see a program before any other look at it. */
+            if (fd == 0 && is_cgi(pid))
+                process->is_program = backend->forks = 1;
         }
         found |= here == inode;
     }
@@ -193,15 +205,6 @@ static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     for (; process && !found; process = process->next)
         found = check_process(b, backend, process->pid, inode, 0);
     return found;
-}
-
-/* Returns 1 for a CGI program of mod_cgid: input and output are the same socket. */
-static int is_cgi(pid_t pid)
-{
-    int is_pipe;
-    apr_uint64_t in = vl_proc_inode(pid, 0, &is_pipe);
-
-    return in && !is_pipe && in == vl_proc_inode(pid, 1, NULL);
 }
 
 /* Looks at the processes that Apache's parent has started, and at theirs: those of mod_fcgid,

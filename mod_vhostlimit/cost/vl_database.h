@@ -74,8 +74,8 @@ apr_int64_t vl_database_look(vl_database_t *d, apr_int64_t now_us);
 /* Returns how many of the account's sessions wanted a processor when they were last listed, or -1
  * if that is not known. */
 int vl_database_runs(vl_database_t *d, apr_uint32_t account);
-/* Returns what background threads have used since the last call, ns. It reads that once a
- * second. */
+/* Returns what background threads have used since the last call, ns; 0 while the sessions cannot be
+ * seen. It reads that once a second. */
 apr_uint64_t vl_database_background(vl_database_t *d, apr_int64_t now_us);
 
 /* Pure; exported for its test. Copies the user in the title of a process of PostgreSQL. Returns 0

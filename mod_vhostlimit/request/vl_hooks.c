@@ -131,8 +131,10 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
         apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
         return;
     }
-    if (!conn->master)
+    if (!conn->master && !conn->lease) {
         vl_hooks_conn_lease(r->connection);
+        vl_lease_note_request(conn->lease, r);
+    }
     rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)

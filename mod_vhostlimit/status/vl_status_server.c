@@ -87,8 +87,8 @@ static const struct format_t *format_for(request_rec *r)
 static int status_handler(request_rec *r)
 {
     const struct format_t *format;
-    int is_me = has_keyword(r, "me");
     const char *nonce;
+    int is_me;
     vl_out_t *out;
 
     if (!r->handler || *r->handler != 'v' || strcmp(r->handler, "vhostlimit-status"))
@@ -96,6 +96,7 @@ static int status_handler(request_rec *r)
     r->allowed = AP_METHOD_BIT << M_GET;
     if (r->method_number != M_GET)
         return DECLINED;
+    is_me = has_keyword(r, "me");
     format = format_for(r);
     nonce = format->write ? NULL : set_policy(r);
     ap_set_content_type(r, format->content_type);
