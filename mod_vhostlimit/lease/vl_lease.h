@@ -101,6 +101,13 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account);
  * its protocol version apply until the next request. Any thread. */
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);
 
+/* The request that the thread has read waits without it, in the queue of this account and client.
+ * The caller returns SUSPENDED to httpd. With the answer vl_lease_process() runs the
+ * process_connection hooks again, and *grant of vl_lease_make() has the slot or the refusal. grant:
+ * how long the request has waited, and whether it waits at the head. Returns 0 if it cannot. */
+int vl_lease_park_request(vl_lease_t *lease, const request_rec *r, apr_uint32_t account,
+                          const vl_client_id_t *client, const vl_grant_t *grant);
+
 /* The response has been sent. The thread has nearly finished with the connection. */
 void vl_lease_sent(void);
 

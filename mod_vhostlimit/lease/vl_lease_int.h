@@ -23,6 +23,7 @@
  *   RUNNING  streams are held, no slot is free (HTTP/2)             RUNNING, queued
  *   RUNNING  streams are held, no worker of mod_http2 is left       RUNNING, in want_worker
  *   RUNNING  end of the run while queued or in want_worker          PARKED
+ *   RUNNING  its request has been read, no slot is free (HTTP/1)    PARKED, queued
  *   IDLE     input, and lease left, or slot free, or not limited    RUNNING
  *   IDLE     input, no lease left, no slot free                     PARKED, queued
  *   IDLE     input that the acceptor has found, and a slot          IDLE, ready
@@ -229,6 +230,9 @@ vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease);
 void vl_lease_change_state_locked(vl_lease_t *lease, state_e state);
 /* Keeps a slot for a stream that begins. */
 void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket);
+/* Queues the connection. first: at the head of the queue. Its answer may have come already. */
+void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_int64_t since_us, int first);
 /* Begins a new lease with a free slot, or queues the connection. first: at the head of the
  * queue. Returns 1 if the connection may run now. */
 int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first);

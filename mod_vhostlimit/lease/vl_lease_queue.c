@@ -398,6 +398,24 @@ static int input_is_end(const vl_lease_t *lease)
            && length <= (lease->client.tls ? ALERT_MAX : 0);
 }
 
+void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_int64_t since_us, int first)
+{
+    lease->waiter.account = account;
+    lease->waiter.client = *client;
+    lease->waiter.since_us = since_us;
+    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
+    lease->waiter.done = vl_lease_answer_locked;
+    lease->waiter.in_mpm = 1;
+    lease->waiter.may_defer = 1;
+    lease->queued = 1;
+    count_queued_locked(lease, 1);
+    if (first)
+        vl_waiters_put_back_locked(&lease->waiter);
+    else
+        vl_waiters_add_locked(&lease->waiter);
+}
+
 /* Begins a new lease with a free slot, or queues the connection. first: at the head of
  * the queue. Returns 1 if the connection may run now, which includes a connection that
  * cannot be queued. */
@@ -418,19 +436,7 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
         use_grant_locked(lease, &grant);
         return 1;
     }
-    lease->waiter.account = lease->account;
-    lease->waiter.client = lease->client_id;
-    lease->waiter.since_us = since_us;
-    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
-    lease->waiter.done = vl_lease_answer_locked;
-    lease->waiter.in_mpm = 1;
-    lease->waiter.may_defer = 1;
-    lease->queued = 1;
-    count_queued_locked(lease, 1);
-    if (first)
-        vl_waiters_put_back_locked(&lease->waiter);
-    else
-        vl_waiters_add_locked(&lease->waiter);
+    vl_lease_queue_locked(lease, lease->account, &lease->client_id, since_us, first);
     if (lease->queued)
         return 0;
     vl_lease_use_answer_locked(lease);
@@ -575,6 +581,6 @@ void vl_lease_release_locked(vl_lease_t *lease)
     }
     else if (lease->state == IDLE)
         watch_locked(lease, EPOLLIN);
-    else if (!lease->in_input_set)
-        watch_locked(lease, 0);
+    else if (!lease->in_input_set || lease->has_events)
+        watch_locked(lease, 0);         /* an end that came during the run is an event again */
 }

@@ -468,6 +468,10 @@ static int process_connection(conn_rec *c)
     else if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
+    if (rc == DECLINED && conn->waiting) {
+        vl_hooks_go(c);
+        return OK;
+    }
     /* The handshake and the frames of HTTP/2 are charged already. */
     if (!is_http1 && conn->account && vl_engage_is_dormant(vl_child.shm))
         vl_request_measure_listed(conn->account - 1, 0);
