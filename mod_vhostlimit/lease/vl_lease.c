@@ -500,6 +500,7 @@ int vl_lease_process(vl_lease_t *lease)
         flush_parked(lease);
     }
     do {
+        vl_lease_look(lease);
         vl_waiters_lock();
         next = next_locked(lease);
         vl_waiters_unlock();
@@ -627,6 +628,9 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
         && lease->client_id.class_no == client->class_no && lease->client_id.band == client->band)
         return;
     vl_waiters_lock();
+    lease->varies |= !lease->http2 && lease->account_known
+                     && (lease->account != account || lease->client_id.key != client->key
+                         || lease->client_id.class_no != client->class_no);
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
     lease->client_id = *client;
@@ -646,6 +650,7 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account)
 {
     return !lease->http2 && lease->account_known && lease->account != account;
 }
+
 
 /* --- worker and prefork: connections that keep their thread --------------- */
 
@@ -1039,8 +1044,9 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
 }
 #endif
 
-void vl_lease_register(vl_lease_linger_fn linger)
+void vl_lease_register(vl_lease_linger_fn linger, vl_lease_look_fn look)
 {
+    vl_leases.look = look;
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
     ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
 #endif

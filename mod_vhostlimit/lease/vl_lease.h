@@ -22,7 +22,11 @@ typedef struct vl_lease_t vl_lease_t;
 
 /* Lingers on the descriptor, of which it makes a copy. Returns 0 if it cannot. */
 typedef int (*vl_lease_linger_fn)(int fd, apr_int64_t linger_us);
-void vl_lease_register(vl_lease_linger_fn linger);
+/* Returns 1 if the head of the next request of an idle connection is complete, and it may belong to
+ * another site or client than the last one: its host is another, or the connection `varies`. The
+ * head stays where it is. behind_filters: the connection's thread calls, without the lock. */
+typedef int (*vl_lease_look_fn)(conn_rec *c, int varies, int behind_filters);
+void vl_lease_register(vl_lease_linger_fn linger, vl_lease_look_fn look);
 /* Parent, in check_config: if mod_http2 is loaded. */
 void vl_lease_http2_register(void);
 /* Child, before its threads start. ticks: vl_lease_tick() will be called in this child.

@@ -104,6 +104,8 @@ struct vl_lease_t {
     apr_int64_t waited_us;          /* ... after the connection waited so long */
     int at_rest;                    /* IDLE: the server is dormant, and the MPM handles the
                                      * connection alone */
+    int varies;                     /* HTTP/1: its requests were of several accounts or clients */
+    int reads_first;                /* IDLE: its next request is read before it is queued */
     int ready;                      /* IDLE: has input, and may run */
     /* A connection that the MPM can suspend, or has suspended */
     int can_suspend;
@@ -158,6 +160,7 @@ typedef struct child_leases_t {
     struct lease_ring_t *idle, *want_worker, *closing, *ready;  /* oldest first */
     apr_uint32_t nready;            /* connections in `ready` */
     apr_uint32_t starting;          /* runners that the MPM was asked for */
+    vl_lease_look_fn look;
     ap_mpm_callback_fn_t *run;      /* what a runner does */
     int ended;                      /* the child ends at once */
     struct lease_ring_t *all;       /* leases of this child process */
@@ -239,6 +242,9 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
+/* Reads ahead to know whose the next request of an idle connection is, if it may have to be queued
+ * and its bytes in the socket do not tell. Not under the lock. */
+void vl_lease_look(vl_lease_t *lease);
 /* Returns 1 if the next request of the idle connection would be queued now. */
 int vl_lease_would_be_queued(const vl_lease_t *lease);
 /* The thread has finished with a suspended connection. */

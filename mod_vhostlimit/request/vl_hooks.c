@@ -197,6 +197,8 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
     conn->is_foreign = lease && !conn->master && vl_lease_is_foreign(lease, account);
     if (!lease)
         return;
+    if (!conn->master)
+        conn->host = vl_request_host(r->hostname ? r->hostname : "");
     if (conn->is_foreign)
         vl_lease_charge(lease, APR_USEC_PER_SEC);
     if (next != account && conf->mode == VL_MODE_ON)
@@ -296,13 +298,18 @@ static int req_admit(request_rec *r)
     return DECLINED;
 }
 
-void vl_hooks_go(conn_rec *c)
+/* process_connection hook: processes a request that has waited without its thread. */
+static int req_go(conn_rec *c)
 {
     const conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-    req_t *req = conn->waiting;
-    request_rec *r = req->r;
-    const vl_conf_t *conf = vl_conf_get(r->server);
+    req_t *req = conn ? conn->waiting : NULL;
+    request_rec *r;
+    const vl_conf_t *conf;
 
+    if (!req)
+        return DECLINED;
+    r = req->r;
+    conf = vl_conf_get(r->server);
     vl_sandbox_fork_for(NULL);
     begin(r, req, conf, vl_request_go(req, conf));
     tell_contention(r, req->account);
@@ -312,6 +319,7 @@ void vl_hooks_go(conn_rec *c)
     ap_process_async_request(r);
     if (c->cs->state != CONN_STATE_WRITE_COMPLETION && c->cs->state != CONN_STATE_SUSPENDED)
         c->cs->state = CONN_STATE_LINGER;
+    return OK;
 }
 
 /* quick_handler hook: lets a request wait, and answers a refused one. A status that
@@ -525,6 +533,10 @@ void vl_hooks_check_config(server_rec *s)
 
 void vl_hooks_register(void)
 {
+    static const char *const http[] = { "mod_http2.c", "http_core.c", NULL };
+
+    /* Below vl_lease_process(), which runs the hooks again when the wait is over. */
+    ap_hook_process_connection(req_go, NULL, http, APR_HOOK_MIDDLE + 1);
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);

@@ -15,8 +15,6 @@
 
 /* Makes the lease of a connection that began while the server was dormant. */
 void vl_hooks_conn_lease(conn_rec *c);
-/* Processes the request of the connection that has waited without a thread. */
-void vl_hooks_go(conn_rec *c);
 
 /* Register the hooks and filters of connections, and the hooks of requests. */
 void vl_hooks_conn_register(void);

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include <apr_lib.h>
+
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "core/vl_engage.h"
@@ -407,6 +409,16 @@ static void await_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *gran
         vl_lease_renew(vl_request_lease(req->conn));
 }
 
+apr_uint64_t vl_request_host(const char *host)
+{
+    apr_uint64_t hash = 0xcbf29ce484222325;     /* FNV-1a */
+    char end = *host == '[' ? ']' : ':';
+
+    for (; *host && *host != end; host++)
+        hash = (hash ^ (unsigned char)apr_tolower(*host)) * 0x100000001b3;
+    return hash;
+}
+
 req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state)
 {
     req_t *req = apr_pcalloc(r->pool, sizeof(*req));
@@ -474,10 +486,11 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
     return admit_now(req, &grant, conf);
 }
 
-/* The thread works for others from now on. */
+/* The thread works for others from now on. The request is charged its head, if the clock tells. */
 static void charge_head(const req_t *req)
 {
-    apr_uint64_t us = take_thread_us(req->account);
+    worker_t *w = settle();
+    apr_uint64_t us = w->known ? read_clock(w) : 0;
 
     vl_charge_part(vl_child.shm, req->account, us);
     vl_inside_charge(vl_child.shm, req->account, &req->client, us, 0);

@@ -112,6 +112,7 @@ typedef struct conn_t {
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
     int is_foreign;             /* the request waited in another account */
+    apr_uint64_t host;          /* vl_request_host() of its last limited request, over HTTP/1 */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
@@ -129,6 +130,8 @@ static inline void vl_request_conn_begun(conn_t *conn)
 
 /* --- the request, from its admission to its end ------------------------------ */
 
+/* Returns a hash of the host, without its port. */
+apr_uint64_t vl_request_host(const char *host);
 /* Returns a new req_t of the request. */
 req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state);
 /* Returns 1 if requests of the site may have to wait. */
