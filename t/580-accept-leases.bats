@@ -82,6 +82,27 @@ kill_client() { # <name>: the client closes
   is "$(($(status_of s queued) - before)) $(status_of s refused)" '12 0'
 }
 
+# The requests of the second round come over connections that wait for good in the module, and not
+# in the MPM as those of the first.
+@test "requests for another site than the last one, over more TLS connections than threads, wait in its queue" {
+  local names=() i round head=$BATS_TEST_TMPDIR/head
+  start_leases
+  for i in {1..12}; do names+=("kept$i"); done
+  open_kept "${names[@]}"
+  for round in t s; do
+    hold_request "$round" a
+    printf 'GET /page.html HTTP/1.1\r\nHost: %s.test\r\n\r\n' "$round" >"$head"
+    for i in "${names[@]}"; do cat "$head" >&"${talk[$i]}"; done     # one write, so one TLS record
+    settles "$round" waiting 12
+    is "$(get status /vhostlimit?json)" 200 "a page of a site that is Off, meanwhile"
+    release_request "$round"
+    settles "$round" waiting 0
+    time_passes 100
+  done
+  for i in "${names[@]}"; do wait_until 10 answers_are "$i" '200 200 200'; done
+  is "$(status_of s refused) $(status_of t refused)" '0 0'
+}
+
 own_descriptors() { # eventfds and epoll sets of the children
   local pid
   for pid in $(httpd_children); do find "/proc/$pid/fd" -lname 'anon_inode:*'; done | wc -l

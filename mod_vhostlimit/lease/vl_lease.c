@@ -79,9 +79,10 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
 
     if (vl_client_is_gone(&lease->client, lease->fd, events)) {
         vl_lease_unqueue_locked(lease);
-        vl_slot_gone(vl_leases.shm, lease->account, vl_clock_us() - lease->waiter.since_us);
+        vl_slot_gone(vl_leases.shm, lease->waiter.account,
+                     vl_clock_us() - lease->waiter.since_us);
         if (!lease->frames) {
-            lease->grant->ticket.account = lease->account;
+            lease->grant->ticket.account = lease->waiter.account;
             lease->grant->refused = VL_REASON_GONE;
             return RUN;
         }
@@ -354,6 +355,8 @@ static int after_run(vl_lease_t *lease, int rc)
     conn_rec *c = lease->c;
     int again;
 
+    if (lease->state == PARKED)         /* vl_lease_park_request() */
+        return 0;
     if (!lease->http2 && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1))
         lease->other_protocol = 1;
     lease->streams_blocked = lease->frames && rc == OK && waits_in_mpm(c);
@@ -458,6 +461,14 @@ static void flush_parked(vl_lease_t *lease)
     vl_flush(lease->c);
 }
 
+static void end_rest(vl_lease_t *lease)
+{
+    if (!lease->at_rest)
+        return;
+    lease->at_rest = 0;
+    count_awake(1);
+}
+
 int vl_lease_process(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
@@ -466,10 +477,7 @@ int vl_lease_process(vl_lease_t *lease)
 
     if (lease->nested || !vl_leases.parks)
         return DECLINED;
-    if (lease->at_rest) {
-        lease->at_rest = 0;
-        count_awake(1);
-    }
+    end_rest(lease);
     end_wait_in_mpm(lease);
     lease->can_suspend = vl_lease_can_suspend(lease);
     if (lease->is_new) {
@@ -492,6 +500,7 @@ int vl_lease_process(vl_lease_t *lease)
         flush_parked(lease);
     }
     do {
+        vl_lease_look(lease);
         vl_waiters_lock();
         next = next_locked(lease);
         vl_waiters_unlock();
@@ -558,17 +567,42 @@ static void note_first_stream_locked(vl_lease_t *lease)
     vl_lease_wake_locked(lease);
 }
 
+/* The MPM would have to poll an HTTP/2 connection. */
+static void refuse_h2c(const request_rec *r)
+{
+    if (ap_find_token(r->pool, apr_table_get(r->headers_in, "Upgrade"), "h2c"))
+        apr_table_unset(r->headers_in, "Upgrade");
+}
+
+int vl_lease_park_request(vl_lease_t *lease, const request_rec *r, apr_uint32_t account,
+                          const vl_client_id_t *client, const vl_grant_t *grant)
+{
+    if (!vl_leases.parks || lease->http2 || lease->other_protocol
+        || lease->c->clogging_input_filters || !vl_lease_can_suspend(lease))
+        return 0;
+    vl_waiters_lock();
+    if (vl_leases.granting_ended) {
+        vl_waiters_unlock();
+        return 0;
+    }
+    end_rest(lease);
+    lease->state = PARKED;
+    vl_lease_suspend(lease);
+    vl_lease_queue_locked(lease, account, client, vl_clock_us() - grant->waited_us,
+                          grant->given_back);
+    vl_waiters_unlock();
+    refuse_h2c(r);
+    return 1;
+}
+
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
 {
-    const char *upgrade = apr_table_get(r->headers_in, "Upgrade");
-
     __atomic_store_n(&lease->keepalive_us, r->server->keep_alive_timeout,
                      __ATOMIC_RELAXED);
     if (!lease->http2)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
-    /* The MPM would have to poll an HTTP/2 connection. */
-    if (lease->suspended && ap_find_token(r->pool, upgrade, "h2c"))
-        apr_table_unset(r->headers_in, "Upgrade");
+    if (lease->suspended)
+        refuse_h2c(r);
     if (vl_leases.parks && !lease->frames)
         return;
     vl_waiters_lock();
@@ -594,6 +628,9 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
         && lease->client_id.class_no == client->class_no && lease->client_id.band == client->band)
         return;
     vl_waiters_lock();
+    lease->varies |= !lease->http2 && lease->account_known
+                     && (lease->account != account || lease->client_id.key != client->key
+                         || lease->client_id.class_no != client->class_no);
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
     lease->client_id = *client;
@@ -613,6 +650,7 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account)
 {
     return !lease->http2 && lease->account_known && lease->account != account;
 }
+
 
 /* --- worker and prefork: connections that keep their thread --------------- */
 
@@ -1006,8 +1044,9 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
 }
 #endif
 
-void vl_lease_register(vl_lease_linger_fn linger)
+void vl_lease_register(vl_lease_linger_fn linger, vl_lease_look_fn look)
 {
+    vl_leases.look = look;
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
     ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
 #endif

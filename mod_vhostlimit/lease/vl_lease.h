@@ -22,7 +22,11 @@ typedef struct vl_lease_t vl_lease_t;
 
 /* Lingers on the descriptor, of which it makes a copy. Returns 0 if it cannot. */
 typedef int (*vl_lease_linger_fn)(int fd, apr_int64_t linger_us);
-void vl_lease_register(vl_lease_linger_fn linger);
+/* Returns 1 if the head of the next request of an idle connection is complete, and it may belong to
+ * another site or client than the last one: its host is another, or the connection `varies`. The
+ * head stays where it is. behind_filters: the connection's thread calls, without the lock. */
+typedef int (*vl_lease_look_fn)(conn_rec *c, int varies, int behind_filters);
+void vl_lease_register(vl_lease_linger_fn linger, vl_lease_look_fn look);
 /* Parent, in check_config: if mod_http2 is loaded. */
 void vl_lease_http2_register(void);
 /* Child, before its threads start. ticks: vl_lease_tick() will be called in this child.
@@ -100,6 +104,13 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account);
 /* Called for each request of the connection, limited or not. Its KeepAliveTimeout and
  * its protocol version apply until the next request. Any thread. */
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);
+
+/* The request that the thread has read waits without it, in the queue of this account and client.
+ * The caller returns SUSPENDED to httpd. With the answer vl_lease_process() runs the
+ * process_connection hooks again, and *grant of vl_lease_make() has the slot or the refusal. grant:
+ * how long the request has waited, and whether it waits at the head. Returns 0 if it cannot. */
+int vl_lease_park_request(vl_lease_t *lease, const request_rec *r, apr_uint32_t account,
+                          const vl_client_id_t *client, const vl_grant_t *grant);
 
 /* The response has been sent. The thread has nearly finished with the connection. */
 void vl_lease_sent(void);

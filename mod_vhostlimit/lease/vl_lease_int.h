@@ -23,6 +23,7 @@
  *   RUNNING  streams are held, no slot is free (HTTP/2)             RUNNING, queued
  *   RUNNING  streams are held, no worker of mod_http2 is left       RUNNING, in want_worker
  *   RUNNING  end of the run while queued or in want_worker          PARKED
+ *   RUNNING  its request has been read, no slot is free (HTTP/1)    PARKED, queued
  *   IDLE     input, and lease left, or slot free, or not limited    RUNNING
  *   IDLE     input, no lease left, no slot free                     PARKED, queued
  *   IDLE     input that the acceptor has found, and a slot          IDLE, ready
@@ -103,6 +104,8 @@ struct vl_lease_t {
     apr_int64_t waited_us;          /* ... after the connection waited so long */
     int at_rest;                    /* IDLE: the server is dormant, and the MPM handles the
                                      * connection alone */
+    int varies;                     /* HTTP/1: its requests were of several accounts or clients */
+    int reads_first;                /* IDLE: its next request is read before it is queued */
     int ready;                      /* IDLE: has input, and may run */
     /* A connection that the MPM can suspend, or has suspended */
     int can_suspend;
@@ -157,6 +160,7 @@ typedef struct child_leases_t {
     struct lease_ring_t *idle, *want_worker, *closing, *ready;  /* oldest first */
     apr_uint32_t nready;            /* connections in `ready` */
     apr_uint32_t starting;          /* runners that the MPM was asked for */
+    vl_lease_look_fn look;
     ap_mpm_callback_fn_t *run;      /* what a runner does */
     int ended;                      /* the child ends at once */
     struct lease_ring_t *all;       /* leases of this child process */
@@ -229,12 +233,18 @@ vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease);
 void vl_lease_change_state_locked(vl_lease_t *lease, state_e state);
 /* Keeps a slot for a stream that begins. */
 void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket);
+/* Queues the connection. first: at the head of the queue. Its answer may have come already. */
+void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_int64_t since_us, int first);
 /* Begins a new lease with a free slot, or queues the connection. first: at the head of the
  * queue. Returns 1 if the connection may run now. */
 int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first);
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
+/* Reads ahead to know whose the next request of an idle connection is, if it may have to be queued
+ * and its bytes in the socket do not tell. Not under the lock. */
+void vl_lease_look(vl_lease_t *lease);
 /* Returns 1 if the next request of the idle connection would be queued now. */
 int vl_lease_would_be_queued(const vl_lease_t *lease);
 /* The thread has finished with a suspended connection. */

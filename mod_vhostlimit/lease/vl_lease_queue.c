@@ -398,6 +398,43 @@ static int input_is_end(const vl_lease_t *lease)
            && length <= (lease->client.tls ? ALERT_MAX : 0);
 }
 
+/* Returns 1 if the bytes of the next request are behind filters, so that only the thread of the
+ * connection may look at them. */
+static int is_hidden(const vl_lease_t *lease)
+{
+    return lease->client.tls || vl_has_pending_input(lease->c);
+}
+
+/* Returns 1 if the next request is another site's or client's than the last one: it is read now,
+ * without a slot, and then waits where it belongs (vl_lease_park_request()). Without credit it does
+ * not run before others. */
+static int is_read_first(vl_lease_t *lease)
+{
+    if (lease->frames
+        || !(is_hidden(lease) ? lease->reads_first : vl_leases.look(lease->c, lease->varies, 0)))
+        return 0;
+    __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
+    return 1;
+}
+
+void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_int64_t since_us, int first)
+{
+    lease->waiter.account = account;
+    lease->waiter.client = *client;
+    lease->waiter.since_us = since_us;
+    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
+    lease->waiter.done = vl_lease_answer_locked;
+    lease->waiter.in_mpm = 1;
+    lease->waiter.may_defer = 1;
+    lease->queued = 1;
+    count_queued_locked(lease, 1);
+    if (first)
+        vl_waiters_put_back_locked(&lease->waiter);
+    else
+        vl_waiters_add_locked(&lease->waiter);
+}
+
 /* Begins a new lease with a free slot, or queues the connection. first: at the head of
  * the queue. Returns 1 if the connection may run now, which includes a connection that
  * cannot be queued. */
@@ -414,27 +451,23 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
         return 1;
     }
     if (vl_leases.granting_ended || input_is_end(lease)
-        || !(lease->frames ? vl_lease_make_poll_fd(lease) : lease->can_suspend)) {
+        || !(lease->frames ? vl_lease_make_poll_fd(lease) : lease->can_suspend)
+        || (!first && is_read_first(lease))) {
         use_grant_locked(lease, &grant);
         return 1;
     }
-    lease->waiter.account = lease->account;
-    lease->waiter.client = lease->client_id;
-    lease->waiter.since_us = since_us;
-    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
-    lease->waiter.done = vl_lease_answer_locked;
-    lease->waiter.in_mpm = 1;
-    lease->waiter.may_defer = 1;
-    lease->queued = 1;
-    count_queued_locked(lease, 1);
-    if (first)
-        vl_waiters_put_back_locked(&lease->waiter);
-    else
-        vl_waiters_add_locked(&lease->waiter);
+    vl_lease_queue_locked(lease, lease->account, &lease->client_id, since_us, first);
     if (lease->queued)
         return 0;
     vl_lease_use_answer_locked(lease);
     return 1;
+}
+
+/* The credit of one client is none of the next one's. */
+static int has_credit(const vl_lease_t *lease, apr_int64_t now_us)
+{
+    return !lease->varies && vl_lease_credit(lease) > 0
+           && now_us - lease->idle_since_us < VL_LEASE_GRACE_US;
 }
 
 /* Continues a lease that has credit left and takes a slot for the next request. Returns
@@ -443,7 +476,7 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
 {
     vl_grant_t grant = { 0 };
 
-    if (vl_lease_credit(lease) <= 0 || now_us - lease->idle_since_us >= VL_LEASE_GRACE_US)
+    if (!has_credit(lease, now_us))
         return 0;
     if (lease->frames && !lease->frames->streams)
         return may_have_thread(lease);
@@ -472,15 +505,28 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
            || lease->streams_blocked
            || continue_locked(lease, now_us)
            || vl_lease_request_slot_locked(lease, since_us, first);
-    lease->waited_us = 0;
+    lease->waited_us = lease->reads_first = 0;
     return runs;
+}
+
+/* Returns 1 if the next request of the idle connection may have to be queued, and is hidden. */
+static int must_look(const vl_lease_t *lease)
+{
+    return !lease->http2 && is_hidden(lease) && lease->state == IDLE && !lease->ready && !lease->requeue_at_head
+           && !vl_engage_is_dormant(vl_leases.shm) && vl_lease_is_limited_locked(lease)
+           && !has_credit(lease, vl_clock_us());
+}
+
+void vl_lease_look(vl_lease_t *lease)
+{
+    lease->reads_first = must_look(lease) && vl_leases.look(lease->c, lease->varies, 1);
 }
 
 /* --- suspended connections -------------------------------------------------- */
 
 int vl_lease_would_be_queued(const vl_lease_t *lease)
 {
-    return vl_lease_credit(lease) <= 0 && vl_lease_is_limited(lease)
+    return (lease->varies || vl_lease_credit(lease) <= 0) && vl_lease_is_limited(lease)
            && vl_slot_contended(vl_leases.shm);
 }
 
@@ -512,6 +558,10 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
     vl_wheel_clear(&lease->timer);
     vl_lease_leave_ring_locked(lease);
     lease->events = events;
+    if (must_look(lease)) {
+        vl_lease_wake_locked(lease);
+        return;
+    }
     lease->ready = vl_lease_run_or_queue_locked(lease);
     if (lease->ready)
         vl_lease_wake_locked(lease);
@@ -575,6 +625,6 @@ void vl_lease_release_locked(vl_lease_t *lease)
     }
     else if (lease->state == IDLE)
         watch_locked(lease, EPOLLIN);
-    else if (!lease->in_input_set)
-        watch_locked(lease, 0);
+    else if (!lease->in_input_set || lease->has_events)
+        watch_locked(lease, 0);         /* an end that came during the run is an event again */
 }

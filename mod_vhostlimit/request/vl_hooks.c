@@ -10,6 +10,7 @@
 #include <http_connection.h>
 #include <http_protocol.h>
 #include <http_request.h>
+#include <scoreboard.h>
 
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
@@ -118,6 +119,24 @@ static int admit_plain(request_rec *r, conn_t *conn, const vl_conf_t *conf)
     return 1;
 }
 
+/* Begins an admitted or refused request. rv: of its admission. */
+static void begin(request_rec *r, req_t *req, const vl_conf_t *conf, apr_status_t rv)
+{
+    if (rv != APR_SUCCESS) {
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
+                      "site %s: a request cannot be counted (see VL0008)",
+                      conf->site->name);
+        if (conf->on_error != VL_ERROR_CLOSED) {
+            ap_set_module_config(r->request_config, &vhostlimit_module, NULL);
+            pass_unlimited(req->conn);
+            return;
+        }
+        refuse_uncounted(req);
+    }
+    close_if_contended(r, req);
+    vl_request_begin(req, conf);
+}
+
 /* Admits or refuses a request of a site that is limited or in DryRun. */
 static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                   apr_uint32_t account, const vl_client_id_t *client)
@@ -127,30 +146,16 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
 
     req->account = account;
     req->client = *client;
-    if (vl_request_list(req, conf)) {
-        apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
+    apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
+    if (vl_request_list(req, conf))
         return;
-    }
     if (!conn->master && !conn->lease) {
         vl_hooks_conn_lease(r->connection);
         vl_lease_note_request(conn->lease, r);
     }
     rv = vl_request_admit(req, conf);
-    if (rv != APR_SUCCESS) {
-        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
-                      "site %s: a request cannot be counted (see VL0008)",
-                      conf->site->name);
-        if (conf->on_error != VL_ERROR_CLOSED) {
-            ap_set_module_config(r->request_config, &vhostlimit_module, NULL);
-            pass_unlimited(conn);
-            return;
-        }
-        refuse_uncounted(req);
-    }
-    close_if_contended(r, req);
-    vl_request_begin(req, conf);
-    apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
-                              apr_pool_cleanup_null);
+    if (req->state != REQ_WAITING)
+        begin(r, req, conf, rv);
 }
 
 /* Finds the client of the request. That of a connection without a proxy does not change,
@@ -194,6 +199,8 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
     conn->is_foreign = lease && !conn->master && vl_lease_is_foreign(lease, account);
     if (!lease)
         return;
+    if (!conn->master)
+        conn->host = vl_request_host(r->hostname ? r->hostname : "");
     if (conn->is_foreign)
         vl_lease_charge(lease, APR_USEC_PER_SEC);
     if (next != account && conf->mode == VL_MODE_ON)
@@ -293,19 +300,51 @@ static int req_admit(request_rec *r)
     return DECLINED;
 }
 
-/* quick_handler hook: answers a refused request. A status that post_read_request returns
- * ends the connection without an answer (ap_read_request). */
-static int req_refuse(request_rec *r, int lookup)
+/* process_connection hook: processes a request that has waited without its thread. */
+static int req_go(conn_rec *c)
 {
-    const req_t *req = ap_get_module_config(r->request_config,
-                                            &vhostlimit_module);
+    const conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+    req_t *req = conn ? conn->waiting : NULL;
+    request_rec *r;
+    const vl_conf_t *conf;
+
+    if (!req)
+        return DECLINED;
+    r = req->r;
+    conf = vl_conf_get(r->server);
+    vl_sandbox_fork_for(NULL);
+    begin(r, req, conf, vl_request_go(req, conf));
+    tell_contention(r, req->account);
+    /* As ap_process_http_async_connection() */
+    c->cs->state = CONN_STATE_HANDLER;
+    ap_update_child_status(c->sbh, SERVER_BUSY_WRITE, r);
+    ap_process_async_request(r);
+    if (c->cs->state != CONN_STATE_WRITE_COMPLETION && c->cs->state != CONN_STATE_SUSPENDED)
+        c->cs->state = CONN_STATE_LINGER;
+    return OK;
+}
+
+/* quick_handler hook: lets a request wait, and answers a refused one. A status that
+ * post_read_request returns ends the connection without an answer (ap_read_request). */
+static int req_wait_or_refuse(request_rec *r, int lookup)
+{
+    req_t *req = ap_get_module_config(r->request_config, &vhostlimit_module);
     const vl_admission_t *adm;
     const vl_conf_t *conf;
     apr_uint32_t seconds;
+    apr_status_t rv;
 
-    if (!req || lookup || req->state != REQ_REFUSED)
+    if (!req || lookup)
         return DECLINED;
     conf = vl_conf_get(r->server);
+    if (req->state == REQ_WAITING) {
+        rv = vl_request_wait(req, conf);
+        if (req->conn->waiting)
+            return SUSPENDED;
+        begin(r, req, conf, rv);
+    }
+    if (req->state != REQ_REFUSED)
+        return DECLINED;
     adm = &req->admission;
     seconds = vl_conf_retry_after(conf, adm->service_us, adm->concurrency);
     if (seconds)
@@ -496,11 +535,15 @@ void vl_hooks_check_config(server_rec *s)
 
 void vl_hooks_register(void)
 {
+    static const char *const http[] = { "mod_http2.c", "http_core.c", NULL };
+
+    /* Below vl_lease_process(), which runs the hooks again when the wait is over. */
+    ap_hook_process_connection(req_go, NULL, http, APR_HOOK_MIDDLE + 1);
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
     /* First: a page from a cache is work too. */
-    ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_quick_handler(req_wait_or_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_protocol_switch(end_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);

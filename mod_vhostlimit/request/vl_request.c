@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include <apr_lib.h>
+
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "core/vl_engage.h"
@@ -359,38 +361,62 @@ static int is_call(const conn_rec *c)
     return port && vl_duty_call(vl_child.shm, port);
 }
 
-/* Gets a slot for a request whose connection was not queued for it, in this order:
- * 1. the lease continues,
- * 2. a slot is free, or the request is a call,
- * 3. it waits with its thread,
- * 4. it may not wait: a slot above the number of slots,
- * 5. its site is at its own limits, or the request has waited in another account and would overtake
- *    those of its site: a refusal. */
-static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+/* Returns 1 if a thread of mod_http2 or of worker runs the request: the MPM's threads of the child
+ * are not counted for it. */
+static int takes_no_thread(const req_t *req)
+{
+    return req->conn->master || vl_lease_has_thread();
+}
+
+/* Gets a slot for a request whose connection was not queued for it: its lease continues, a slot is
+ * free, or the request is a call. Returns APR_EAGAIN if it has to wait. */
+static apr_status_t get_free_slot(const req_t *req, vl_grant_t *grant)
 {
     vl_lease_t *lease = vl_request_lease(req->conn);
-    int takes_no_thread = req->conn->master || vl_lease_has_thread();
-    apr_status_t rv;
+    apr_status_t rv = APR_SUCCESS;
 
     if (req->conn->master)
         grant->waited_us = vl_lease_take_wait(lease);
-    grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
-    if (grant->holds)
-        return;
-    rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &grant->ticket);
-    if (APR_STATUS_IS_EAGAIN(rv) && is_call(req->r->connection))
-        rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, 0, &grant->ticket);
+    if (!vl_lease_resume(lease, takes_no_thread(req), &grant->ticket)) {
+        rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &grant->ticket);
+        if (APR_STATUS_IS_EAGAIN(rv) && is_call(req->r->connection))
+            rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, 0, &grant->ticket);
+        if (rv == APR_SUCCESS)
+            vl_lease_renew(lease);
+    }
     grant->holds = rv == APR_SUCCESS;
-    if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
+    return rv;
+}
+
+/* Gets a slot for a request that cannot wait without its thread, in this order:
+ * 1. it waits with its thread,
+ * 2. it may not wait: a slot above the number of slots,
+ * 3. its site is at its own limits, or the request has waited in another account and would overtake
+ *    those of its site: a refusal. */
+static void await_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+{
+    apr_status_t rv = APR_EAGAIN;
+
+    if (!wait_with_thread(req, conf, grant)) {
         if (!req->conn->is_foreign || !vl_slot_queued(vl_child.shm, req->account))
-            rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_FORCED, takes_no_thread,
+            rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_FORCED, takes_no_thread(req),
                              &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
             grant->refused = VL_REASON_QUEUE;
     }
     if (grant->holds)
-        vl_lease_renew(lease);
+        vl_lease_renew(vl_request_lease(req->conn));
+}
+
+apr_uint64_t vl_request_host(const char *host)
+{
+    apr_uint64_t hash = 0xcbf29ce484222325;     /* FNV-1a */
+    char end = *host == '[' ? ']' : ':';
+
+    for (; *host && *host != end; host++)
+        hash = (hash ^ (unsigned char)apr_tolower(*host)) * 0x100000001b3;
+    return hash;
 }
 
 req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state)
@@ -429,6 +455,14 @@ static void admit_with_grant(req_t *req, const vl_grant_t *grant,
     }
 }
 
+static apr_status_t admit_now(req_t *req, const vl_grant_t *grant, const vl_conf_t *conf)
+{
+    if (!grant->holds && !grant->refused)
+        return vl_slot_enter(vl_child.shm, req->account, &req->admission);
+    admit_with_grant(req, grant, conf);
+    return APR_SUCCESS;
+}
+
 apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, req->account);
@@ -440,13 +474,52 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
         && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
             get_stream_slot(req, conf, &grant);
-        else
-            get_request_slot(req, conf, &grant);
+        else if (APR_STATUS_IS_EAGAIN(get_free_slot(req, &grant))) {
+            if (vl_lease_parks()) {
+                req->state = REQ_WAITING;
+                req->conn->grant = grant;
+                return APR_SUCCESS;
+            }
+            await_slot(req, conf, &grant);
+        }
     }
-    if (!grant.holds && !grant.refused)
-        return vl_slot_enter(vl_child.shm, req->account, &req->admission);
-    admit_with_grant(req, &grant, conf);
-    return APR_SUCCESS;
+    return admit_now(req, &grant, conf);
+}
+
+/* The thread works for others from now on. The request is charged its head, if the clock tells. */
+static void charge_head(const req_t *req)
+{
+    worker_t *w = settle();
+    apr_uint64_t us = w->known ? read_clock(w) : 0;
+
+    vl_charge_part(vl_child.shm, req->account, us);
+    vl_fair_charge_client(vl_child.shm, req->account, &req->client, us, 0);
+    vl_request_leave_groups();
+}
+
+apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf)
+{
+    conn_t *conn = req->conn;
+    vl_grant_t grant = conn->grant;
+
+    memset(&conn->grant, 0, sizeof(conn->grant));
+    /* As soon as it is queued another thread may end the wait, but none runs the connection before
+     * this one has left it. */
+    if (vl_lease_park_request(conn->lease, req->r, req->account, &req->client, &grant)) {
+        conn->waiting = req;
+        charge_head(req);
+        return APR_SUCCESS;
+    }
+    await_slot(req, conf, &grant);
+    return admit_now(req, &grant, conf);
+}
+
+apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf)
+{
+    vl_grant_t grant = take_grant(req->conn, req->account);
+
+    req->conn->waiting = NULL;
+    return admit_now(req, &grant, conf);
 }
 
 /* Moves the request to LISTED. Returns 0 if it has to ask for a slot. */
@@ -489,7 +562,7 @@ static void prepare_plain(worker_t *w, const vl_conf_t *conf)
     w->plain = conf;
 }
 
-int vl_request_list_plain(req_t *req, conn_t *conn, const request_rec *r, const vl_conf_t *conf)
+int vl_request_list_plain(req_t *req, conn_t *conn, request_rec *r, const vl_conf_t *conf)
 {
     worker_t *w = &this_worker;
 

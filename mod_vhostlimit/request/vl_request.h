@@ -38,6 +38,9 @@
  *           --refused, or its site cannot be counted-----> REFUSED
  *           --the server is dormant----------------------> LISTED
  *           --admitted, or mode DryRun-------------------> RUNNING
+ *           --no slot is free, and the MPM parks---------> WAITING
+ *   WAITING --admitted-----------------------------------> RUNNING
+ *           --refused------------------------------------> REFUSED
  *   LISTED  --end-of-request bucket, or its pool ends----> ENDED
  *   RUNNING --tunnel or server-sent events begin---------> ENDLESS
  *           --end-of-request bucket, or its pool ends----> ENDED
@@ -49,6 +52,7 @@
 typedef enum {
     REQ_EXEMPT,                 /* not limited: only conn and r are set */
     REQ_REFUSED,                /* the quick_handler hook answers it */
+    REQ_WAITING,                /* without its thread (vl_lease_park_request()) */
     REQ_LISTED,                 /* the server was dormant at its begin (vl_engage.h) */
     REQ_RUNNING,                /* counted; holds a slot unless its meter is paused */
     REQ_ENDLESS,                /* counted; paused until its end */
@@ -58,7 +62,7 @@ typedef enum {
 typedef struct req_t {
     req_state_e state;
     struct conn_t *conn;
-    const request_rec *r;
+    request_rec *r;
     apr_uint32_t account;       /* that it belongs to (vl_accounts_find()) */
     vl_client_id_t client;      /* its client (vl_clients.h); set if its site is On */
     vl_admission_t admission;   /* the decision, and the slot while it is counted */
@@ -87,6 +91,7 @@ typedef struct conn_t {
     vl_handshake_t *handshake;  /* until the first request, or NULL */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
+    req_t *waiting;             /* the request that waits without a thread, or NULL */
     req_t plain;                /* its memory, if it needs nothing more (vl_request_list_plain()) */
     const server_rec *server;   /* of the last request, if that was such a one; else NULL */
     int fd;                     /* its socket, or -1 */
@@ -107,6 +112,7 @@ typedef struct conn_t {
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
     int is_foreign;             /* the request waited in another account */
+    apr_uint64_t host;          /* vl_request_host() of its last limited request, over HTTP/1 */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
@@ -124,6 +130,8 @@ static inline void vl_request_conn_begun(conn_t *conn)
 
 /* --- the request, from its admission to its end ------------------------------ */
 
+/* Returns a hash of the host, without its port. */
+apr_uint64_t vl_request_host(const char *host);
 /* Returns a new req_t of the request. */
 req_t *vl_request_make(request_rec *r, conn_t *conn, req_state_e state);
 /* Returns 1 if requests of the site may have to wait. */
@@ -131,15 +139,20 @@ int vl_request_is_limited(const vl_conf_t *conf);
 /* Returns the lease of the connection, for a stream that of its master connection. It is
  * NULL if the connection began while the server was dormant. */
 vl_lease_t *vl_request_lease(const conn_t *conn);
-/* Gets a slot, with the grant of the connection if there is one, or a refusal. It may
- * block until there is either. Returns an error if the request cannot be counted. */
+/* Gets a slot, with the grant of the connection if there is one, or a refusal. Where connections
+ * are not parked, it may block until there is either. Where they are, the request may be WAITING
+ * afterwards. Returns an error if the request cannot be counted. */
 apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf);
+/* Queues a WAITING request, which is conn->waiting then. Otherwise as vl_request_admit(). */
+apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf);
+/* The wait of conn->waiting is over: admits it. */
+apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf);
 /* Admits a request without a slot while the server is dormant: LISTED. Returns 0 if the
  * request has to ask for a slot. */
 int vl_request_list(req_t *req, const vl_conf_t *conf);
 /* The same for a request of a plain site (vl_conf_t) on an HTTP/1 connection without a lease. Sets
  * what it needs of *req, which may have been used before. */
-int vl_request_list_plain(req_t *req, conn_t *conn, const request_rec *r, const vl_conf_t *conf);
+int vl_request_list_plain(req_t *req, conn_t *conn, request_rec *r, const vl_conf_t *conf);
 /* Child, before its threads start. */
 void vl_request_child_init(void);
 /* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it

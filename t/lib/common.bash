@@ -77,6 +77,7 @@ need_netns()      { (ip netns add vlt-probe && ip netns del vlt-probe) 2>/dev/nu
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
 need_nghttp()     { need_program nghttp; }
 need_haproxy()    { need_program haproxy; }
+need_nginx()      { need_program nginx; }
 need_git_http()   { [[ -x $(git --exec-path 2>/dev/null)/git-http-backend ]] || { echo "no git-http-backend"; return 1; }; }
 need_program()    { command -v "$1" >/dev/null || { echo "no $1"; return 1; }; }
 need_module()     { [[ -e $(httpd_module_dir)/$1.so ]] || { echo "no $1.so"; return 1; }; }
