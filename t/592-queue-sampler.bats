@@ -19,7 +19,7 @@ start_master() {
     printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" 'daemonize = yes'
     for pool in a b shared; do
       printf '%s\n' "[$pool]" "user = $user" "group = $(id -gn "$user")" "listen = $root/$pool" \
-        "listen.owner = $user" 'pm = static' 'pm.max_children = 24'
+        "listen.owner = $user" 'pm = static' "pm.max_children = ${POOL:-24}"
     done
   } >"$root/conf"
   "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf" 3>&- 4>&- </dev/null >"$root/out" 2>&1
@@ -140,6 +140,31 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   wait_until 10 status_at_least a waiting 3
   at_most "$(status_of a running)" 5 "requests in five slots"
   wake_up t{1..8}
+}
+
+# Fills pools of four processes, in which site b has one request, with requests of site a.
+fill() { # <pool of a> <pool of b>
+  POOL=4 start_with_pools "$1" "$2" -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 128' -t 'ThreadsPerChild 128' \
+    -t 'MaxRequestWorkers 128' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 128'
+  begin_sleepers b one
+  settles b cost processes
+  mapfile -t names < <(seq -f 's%.0f' $(($(status_json | jq .slots) + 16)))
+  begin_sleepers a "${names[@]}"
+}
+
+@test "requests in the backlog of a pool that other sites use hold slots, in that of an own one they hold none" {
+  local names
+  fill shared shared
+  wait_until 10 status_at_least a duty_permille 900
+  is "$(get b /page.html)" 200
+  wake_up one "${names[@]}"
+  stop_master
+  stop_httpd
+  rm "$(hold_dir)/morning"
+  fill a b
+  wait_until 10 status_at_least a asleep ${#names[@]}
+  is "$(get a /page.html)" 200
+  wake_up one "${names[@]}"
 }
 
 @test "a page that asks its own site is answered, also with one running request" {

@@ -105,8 +105,8 @@ cost_of() { # <site> <path>
 # of what its pages use alone (part_a), permille. Beside other tests few lists of sessions are read, so the part
 # has a close bound in the long form only.
 compare() { # <title> <path of a> <path of b> <cost of a> <cost of b>
-  local before a b n_a n_b expected all part_a off=150
-  is_long || off=350
+  local before a b n_a n_b expected all part_a off=350
+  is_long || off=450
   time_passes 1000
   before=$(server_us)
   a=$(charged a)

@@ -331,11 +331,15 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     case VL_PEER_NONE:
         return VL_WAIT_NOTHING;
     case VL_PEER_QUEUED:
-        /* The processes are busy. More requests would only wait there, unordered. */
-        *ret_runs = is_own(b, peer.port) ? 0 : 1000;
-        if (!*ret_runs)
+        if (is_own(b, peer.port)) {
             note_call(b, &peer, account);
-        return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+            return VL_WAIT_ASLEEP;
+        }
+        /* More requests of a site that has processes of its own would only wait there as well. Those of
+         * other sites would wait behind them, in order of arrival. */
+        backend = peer.port ? vl_backends_table_get(b, peer.name)
+                            : vl_backends_table_user(b, account)->last;
+        return !depth && backend && backend->n_shares > 1 ? VL_WAIT_QUEUED : VL_WAIT_ASLEEP;
     case VL_PEER_REMOTE:
         backend = vl_backends_table_get(b, peer.name);
         backend->is_remote = 1;

@@ -54,6 +54,7 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
 typedef enum {
     VL_WAIT_NOTHING,                /* no socket and no pipe */
     VL_WAIT_ASLEEP,                 /* a back end that waits itself, or a remote one */
+    VL_WAIT_QUEUED,                 /* a process of a pool that other sites use too */
     VL_WAIT_RUNS                    /* a back end that wants a processor, or whose processes
                                      * are unknown */
 } vl_wait_for_e;

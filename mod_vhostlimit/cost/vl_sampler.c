@@ -49,6 +49,7 @@ typedef struct seen_t {
     apr_uint32_t round;             /* in which it was last valid */
     apr_int64_t asleep_us;          /* since when it was not seen awake; 0: it was */
     int looks;                      /* since then */
+    int is_queued;                  /* it waits in the backlog of a pool that other sites use too */
     int is_idle;                    /* it waits for no back end, ... */
     int at_client;                  /* ... but for its client */
 } seen_t;
@@ -57,9 +58,10 @@ typedef struct account_t {
     apr_uint32_t round;             /* of the numbers that follow */
     apr_uint32_t tasks;             /* its entries, without those that are asleep */
     apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
+    apr_uint32_t queues;            /* ... the part of it that is_queued requests have */
     apr_uint32_t asleep, idle;
     apr_uint32_t databases;         /* of the looks: found it waiting for a database */
-    apr_uint32_t duty;              /* average ... */
+    apr_uint32_t duty, queued;      /* averages ... */
     apr_uint32_t known;             /* ... of this many looks */
     int streak;                     /* of looks that found all awake, < 0: all asleep */
     apr_int64_t served_us, served_at_us;    /* charged in all, and when that was read */
@@ -126,7 +128,7 @@ static account_t *account_of(sampler_t *s, apr_uint32_t number)
     if (account->round != s->round) {
         account->round = s->round;
         account->tasks = account->looks = account->runs = account->asleep = account->idle = 0;
-        account->databases = 0;
+        account->databases = account->queues = 0;
         s->active[s->n_active++] = number;
     }
     return account;
@@ -175,9 +177,10 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
     apr_uint32_t payer = call && call != VL_CALL_OF_UNKNOWN ? call - 1 : task->account;
     apr_uint32_t runs, most = 0;
     vl_waits_t waits;
+    vl_wait_for_e waits_for;
     int i, has_backend = 0;
 
-    seen->is_idle = seen->at_client = 0;
+    seen->is_idle = seen->at_client = seen->is_queued = 0;
     switch (vl_proc_look(entry->pid, task->tid, &waits)) {
     case VL_PROC_DENIED:
         s->denied = 1;
@@ -191,8 +194,9 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
     for (i = 0; i < waits.n && most < 1000; i++) {
         if (waits.fd[i] == task->client_fd)
             continue;
-        has_backend |= vl_backends_look(s->backends, payer, entry->pid, task->tid,
-                                        waits.fd[i], &runs) != VL_WAIT_NOTHING;
+        waits_for = vl_backends_look(s->backends, payer, entry->pid, task->tid, waits.fd[i], &runs);
+        has_backend |= waits_for != VL_WAIT_NOTHING;
+        seen->is_queued |= waits_for == VL_WAIT_QUEUED;
         most = runs > most ? runs : most;
     }
     for (i = 0; i < waits.n; i++)
@@ -200,7 +204,7 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
     seen->is_idle = seen->at_client || !has_backend;
     if (has_backend)
         s->backend_us = s->now_us;
-    return most;
+    return seen->is_queued ? 1000 : most;
 }
 
 static void sample(sampler_t *s, const entry_t *entry, int looks)
@@ -239,6 +243,7 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
     account->databases += (apr_uint32_t)vl_backends_at_database(s->backends);
     account->looks++;
     account->runs += runs;
+    account->queues += seen->is_queued ? runs : 0;
 }
 
 /* Counts looks of the same result in a row. now: the average of this round's, permille. */
@@ -295,6 +300,16 @@ static void average(sampler_t *s, apr_uint32_t number, account_t *account)
         account->known = account->looks < LOOKS_AVERAGE ? LOOKS_AVERAGE : account->looks;
     account->duty = (apr_uint32_t)((account->duty * (apr_uint64_t)(account->known - account->looks)
                                     + now * account->looks) / account->known);
+    now = (apr_uint64_t)account->queues * account->tasks / account->looks / all;
+    account->queued = (apr_uint32_t)((account->queued * (apr_uint64_t)(account->known - account->looks)
+                                      + now * account->looks) / account->known);
+}
+
+/* What waits in a shared backlog counts fully: the requests of other sites wait behind it. */
+static apr_uint32_t settled(const account_t *account)
+{
+    return account->queued
+           + (1000 - account->queued) * vl_duty_settled(account->duty, account->cpu) / 1000;
 }
 
 static void publish(sampler_t *s)
@@ -310,14 +325,14 @@ static void publish(sampler_t *s)
 
         average(s, s->active[i], account);
         s->duties[n] = duty;
-        s->duties[n].duty = vl_duty_settled(account->duty, account->cpu);
+        s->duties[n].duty = settled(account);
         sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
     }
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], vl_duty_settled(account->duty, account->cpu), 0, 0, 0 };
+        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0 };
 
         if (account->round != s->round)
             s->duties[n++] = duty;
