@@ -25,7 +25,7 @@ open_pool() { # <number> <vhost> <vhost of the second request>
   time_passes 100
 }
 go() { : >"$BATS_TEST_TMPDIR/go"; }
-pool_got() { wait "$pool_pid" && xargs <"$BATS_TEST_TMPDIR/pool"; }
+pool_got() { wait_until 20 gone "$pool_pid" && xargs <"$BATS_TEST_TMPDIR/pool"; }
 
 @test "more requests than threads that name another site than the last one wait in their own site's queue" {
   start_pool

@@ -53,7 +53,8 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 typedef struct choice_t {
     const vl_shm_t *shm;
     apr_uint32_t child;             /* child for the account that was checked last */
-    int is_passed_over;             /* 1: an account that is due before it has its slots */
+    int is_passed_over;             /* 1: an account that is due before it, and does not hold most of the
+                                     * slots itself, gets none */
 } choice_t;
 
 static int can_serve(void *data, apr_uint32_t account)
@@ -61,7 +62,8 @@ static int can_serve(void *data, apr_uint32_t account)
     choice_t *choice = data;
 
     if (!vl_admit_slot(&choice->shm->queue, account, !choice->is_passed_over)) {
-        choice->is_passed_over = 1;
+        /* Requests of the heaviest account may sleep in a back end: it may stay the one that is due. */
+        choice->is_passed_over |= choice->shm->queue.head->heaviest != account + 1;
         return 0;
     }
     choice->child = pick_child(choice->shm, account);
