@@ -86,12 +86,12 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
     if (s->left > slots / 5)
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
-    if (is_first && is_owed(q, f, s))
+    if (is_first > 0 && is_owed(q, f, s))
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise
      * one with a small weight, which often holds none, would get more than its share. */
-    if (s->left && is_first && !f->load)
+    if (s->left && is_first > 0 && !f->load)
         return 1;
     /* It is also for an account whose requests sleep, and whose load would stay well below the
      * heaviest one's. */
@@ -100,7 +100,7 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
     /* This account is due, and its requests sleep. The kernel divides the processors by what is
      * awake at the moment, so its load has to be above its part for it to get its share: up to
      * four fifths of the slots, whatever others hold. */
-    if (is_first && s->duty <= VL_DUTY_SLEEPS) {
+    if (is_first > 0 && s->duty <= VL_DUTY_SLEEPS) {
         if (then * 5 <= slots * 4)
             return 1;
     }

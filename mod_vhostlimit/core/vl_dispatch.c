@@ -53,17 +53,15 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 typedef struct choice_t {
     const vl_shm_t *shm;
     apr_uint32_t child;             /* child for the account that was checked last */
-    int is_passed_over;             /* 1: an account that is due before it, and does not hold most of the
-                                     * slots itself, gets none */
+    int is_first;                   /* see vl_admit_slot() */
 } choice_t;
 
 static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (!vl_admit_slot(&choice->shm->queue, account, !choice->is_passed_over)) {
-        /* Requests of the heaviest account may sleep in a back end: it may stay the one that is due. */
-        choice->is_passed_over |= choice->shm->queue.head->heaviest != account + 1;
+    if (!vl_admit_slot(&choice->shm->queue, account, choice->is_first)) {
+        choice->is_first = choice->is_first && choice->shm->queue.head->heaviest == account + 1 ? -1 : 0;
         return 0;
     }
     choice->child = pick_child(choice->shm, account);
@@ -101,7 +99,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
  * the segment lock. */
 static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
-    choice_t choice = { shm, NO_CHILD, 0 };
+    choice_t choice = { shm, NO_CHILD, 1 };
     apr_uint32_t account;
 
     wakes->n = 0;
@@ -109,7 +107,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
            && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
               != VL_NO_FLOW) {
         grant(shm, choice.child, account, wakes);
-        choice.is_passed_over = 0;
+        choice.is_first = 1;
     }
 }
 
