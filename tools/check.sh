@@ -113,8 +113,8 @@ prove_files() { # <files at a time> <file>...
 }
 
 # Files that failed run a second time, one after the other with nothing beside them: what takes
-# too long on a loaded machine passes then, and a fault does not. The first output is kept as
-# .check/files/*.first and shown.
+# too long on a loaded machine passes then. So does a fault that is rare: the first output is shown
+# in any case, and kept as .check/files/*.first.
 again_alone() { # <file>...
   local file kept
   for file; do

@@ -43,7 +43,7 @@ apr_uint32_t vl_database_users_account(const char *user)
     const vl_conf_t *conf;
 
     if (!names || !apr_hash_count(names) || length > VL_DATABASE_USER_MAX)
-        return VL_NO_FLOW;
+        return VL_NO_ACCOUNT;
     conf = apr_hash_get(names, user, APR_HASH_KEY_STRING);
     for (; !conf && length; length--) {
         apr_cpystrn(name, user, length + 1);
@@ -52,5 +52,5 @@ apr_uint32_t vl_database_users_account(const char *user)
         conf = apr_hash_get(names, name, APR_HASH_KEY_STRING);
     }
     return conf && conf->mode != VL_MODE_OFF && conf->accounts.by != VL_ACCOUNTS_HOST
-           ? conf->account : VL_NO_FLOW;
+           ? conf->account : VL_NO_ACCOUNT;
 }

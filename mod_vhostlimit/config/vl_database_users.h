@@ -13,7 +13,7 @@
  * APR_EINVAL. */
 apr_status_t vl_database_users_check(apr_pool_t *p, const server_rec *main_server);
 /* Returns the account of the site that names the user, or else of the one with the longest beginning
- * of the name. Returns VL_NO_FLOW if there is none, or if accounts of the site belong to hosts. */
+ * of the name. Returns VL_NO_ACCOUNT if there is none, or if accounts of the site belong to hosts. */
 apr_uint32_t vl_database_users_account(const char *user);
 
 #endif

@@ -86,5 +86,5 @@ apr_uint32_t vl_folders_account(const char *folder)
     }
     conf = search.tied ? NULL : conf_of(search.section);
     return conf && conf->mode != VL_MODE_OFF && conf->accounts.by != VL_ACCOUNTS_HOST
-           ? conf->account : VL_NO_FLOW;
+           ? conf->account : VL_NO_ACCOUNT;
 }

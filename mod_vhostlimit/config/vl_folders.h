@@ -8,7 +8,7 @@
 #include "config/vl_conf.h"
 
 /* Returns the account of the site whose virtual hosts have a directive with this folder, with a
- * path directly in it, or with a folder above it. Returns VL_NO_FLOW if there is none, if several
+ * path directly in it, or with a folder above it. Returns VL_NO_ACCOUNT if there is none, if several
  * sites have the same right to it, or if accounts of the site belong to hosts. Walks the whole
  * configuration. */
 apr_uint32_t vl_folders_account(const char *folder);

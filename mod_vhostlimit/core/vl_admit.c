@@ -48,7 +48,8 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
 static int may_take(const vl_queue_t *q, apr_uint32_t account, apr_uint32_t held,
                     apr_uint32_t left)
 {
-    apr_uint32_t weight = q->accounts[account].weight_milli, more = q->accounts[account].active_milli ? 0 : 1;
+    apr_uint32_t weight = q->accounts[account].weight_milli;
+    apr_uint32_t more = q->accounts[account].active_milli ? 0 : 1;
 
     return vl_admit_more_weighted(held, left, weight, q->head->active + more,
                                   q->head->active_milli + more * weight);
@@ -275,7 +276,8 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 
 int vl_admit_process(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return may_take(&shm->queue, account, processes_of(shm, account), with_growth(shm, processes_free(shm), 1));
+    return may_take(&shm->queue, account, processes_of(shm, account),
+                    with_growth(shm, processes_free(shm), 1));
 }
 
 /* The account's first unit never exceeds the threshold. A further one does if the account

@@ -61,7 +61,8 @@ static int can_serve(void *data, apr_uint32_t account)
     choice_t *choice = data;
 
     if (!vl_admit_slot(&choice->shm->queue, account, choice->is_first)) {
-        choice->is_first = choice->is_first && choice->shm->queue.head->heaviest == account + 1 ? -1 : 0;
+        if (choice->is_first)
+            choice->is_first = choice->shm->queue.head->heaviest == account + 1 ? -1 : 0;
         return 0;
     }
     choice->child = pick_child(choice->shm, account);
@@ -105,7 +106,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
            && (account = vl_fair_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_FLOW) {
+              != VL_NO_ACCOUNT) {
         grant(shm, choice.child, account, wakes);
         choice.is_first = 1;
     }

@@ -221,7 +221,7 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
 
 int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
 {
-    apr_uint32_t call = caller == VL_NO_FLOW ? VL_CALL_OF_UNKNOWN : caller + 1;
+    apr_uint32_t call = caller == VL_NO_ACCOUNT ? VL_CALL_OF_UNKNOWN : caller + 1;
 
     return !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
 }

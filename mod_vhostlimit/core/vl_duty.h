@@ -137,7 +137,7 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
  * not wait behind its callers (VL_ASK_CALL), and is charged to the caller.
  * The sampler is told when a connection of this machine is queued (VL_UNTIL_CALLS), and looks soon.
  * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
- * the account, or VL_NO_FLOW if several may have called.
+ * the account, or VL_NO_ACCOUNT if several may have called.
  * vl_duty_forget_call(): it does not see it any more.
  * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
  * None takes a lock. */

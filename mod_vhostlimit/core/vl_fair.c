@@ -399,7 +399,7 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account)
 static apr_uint32_t first_of(const vl_queue_t *q)
 {
     return q->head->heap.length
-           ? (apr_uint32_t)((const vl_fair_account_t *)q->head->heap.at[0] - q->accounts) : VL_NO_FLOW;
+           ? (apr_uint32_t)((const vl_fair_account_t *)q->head->heap.at[0] - q->accounts) : VL_NO_ACCOUNT;
 }
 
 apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
@@ -411,9 +411,9 @@ apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
     /* An account that cannot be served is removed from the heap and stored in the cell that its
      * removal frees behind the heap. All of them are added again afterwards. Nearly always
      * there is none. */
-    for (account = first_of(q); account != VL_NO_FLOW && !can_serve(data, account); account = first_of(q)) {
+    for (account = first_of(q); account != VL_NO_ACCOUNT && !can_serve(data, account); account = first_of(q)) {
         if (set_aside == SET_ASIDE_MOST && !vl_fair_free(q)) {
-            account = VL_NO_FLOW;
+            account = VL_NO_ACCOUNT;
             break;
         }
         heap_remove(heap, &q->accounts[account].fair);

@@ -57,7 +57,7 @@ typedef struct vl_fair_heap_t {
  * moving average) at the start and the difference at the end. */
 
 #define VL_WEIGHT_MAX 10000
-#define VL_NO_FLOW ((apr_uint32_t)-1)
+#define VL_NO_ACCOUNT ((apr_uint32_t)-1)
 
 typedef struct vl_fair_account_t {
     vl_fair_t fair;             /* first member: the heap has pointers to it */
@@ -159,7 +159,7 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account);
 
 /* Returns the next account: the one with the least tag among those that have a waiting request,
  * run less than their concurrency and have credit under their cap, and for which
- * can_serve(data, account) returns non-zero. Returns VL_NO_FLOW if there is none. Asks a few accounts
+ * can_serve(data, account) returns non-zero. Returns VL_NO_ACCOUNT if there is none. Asks a few accounts
  * only, because the caller holds a lock. */
 typedef int (*vl_fair_filter_fn)(void *data, apr_uint32_t account);
 apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,

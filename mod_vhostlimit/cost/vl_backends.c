@@ -121,11 +121,11 @@ static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
 
     if (!backend->knows_owner) {
         backend->knows_owner = 1;
-        backend->owner = VL_NO_FLOW;
+        backend->owner = VL_NO_ACCOUNT;
         if (b->folder && vl_proc_folder(backend->processes->pid, folder, sizeof(folder)))
             backend->owner = b->folder(folder);
     }
-    return backend->owner == VL_NO_FLOW || backend->owner == account;
+    return backend->owner == VL_NO_ACCOUNT || backend->owner == account;
 }
 
 /* A process that worked for an account when the moment began is that account's. */
@@ -199,7 +199,7 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
         if (!peer.port)
             vl_proc_name(&peer);
         if (peer.port && is_own(b, peer.port))
-            note_call(b, &peer, backend->n_shares > 1 ? VL_NO_FLOW : backend->shares[0].account);
+            note_call(b, &peer, backend->n_shares > 1 ? VL_NO_ACCOUNT : backend->shares[0].account);
         else if (peer.port ? peer.from_port != port : peer.name[0] == '/' || peer.name[0] == '@')
             add_edge(b, edges, &peer);
     }

@@ -37,7 +37,7 @@ typedef struct vl_backends_t vl_backends_t;
  * server's cgroup tree, "" if there is none. */
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup);
 
-/* Return the account whose virtual host names the folder, or the user of a database, or VL_NO_FLOW. */
+/* Return the account whose virtual host names the folder, or the user of a database, or VL_NO_ACCOUNT. */
 typedef apr_uint32_t vl_backends_site_fn(const char *name);
 void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_backends_site_fn *user);
 
@@ -92,7 +92,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
                         vl_backends_spend_fn *spend, void *data);
 
 /* Calls `call` for each connection to Apache itself that a request was seen to wait for in
- * this round. port: of the client's end. account: the request's, VL_NO_FLOW if it may be one
+ * this round. port: of the client's end. account: the request's, VL_NO_ACCOUNT if it may be one
  * of several. */
 typedef void vl_backends_call_fn(void *data, int port, apr_uint32_t account);
 void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);

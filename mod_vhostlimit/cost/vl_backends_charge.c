@@ -100,8 +100,8 @@ static void divide(vl_backends_t *b, backend_t *backend)
     for (i = 0; i < backend->n_shares; i++) {
         sum += backend->shares[i].ns;
         backend->owed_ns -= (apr_int64_t)backend->shares[i].own_ns;
-        if (backend->shares[i].account != VL_NO_FLOW
-            && (last->account == VL_NO_FLOW || backend->shares[i].seen_us > last->seen_us))
+        if (backend->shares[i].account != VL_NO_ACCOUNT
+            && (last->account == VL_NO_ACCOUNT || backend->shares[i].seen_us > last->seen_us))
             last = &backend->shares[i];
     }
     if (backend->owed_ns > 0 && (backend->n_shares < 2 || sum
@@ -116,7 +116,7 @@ static void divide(vl_backends_t *b, backend_t *backend)
                    : share == last ? rest : 0;
         part += share->own_ns;
         share->own_ns = 0;
-        if (part && share->account != VL_NO_FLOW) {
+        if (part && share->account != VL_NO_ACCOUNT) {
             user = vl_backends_table_user(b, share->account);
             user->ns += part;
             user->database_ns += backend->database ? part : 0;

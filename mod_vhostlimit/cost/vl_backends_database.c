@@ -11,7 +11,7 @@ static apr_uint32_t owner(void *data, const char *user)
 {
     const vl_backends_t *b = ((backend_t *)data)->b;
 
-    return b->user ? b->user(user) : VL_NO_FLOW;
+    return b->user ? b->user(user) : VL_NO_ACCOUNT;
 }
 
 static apr_uint32_t whose(void *data, pid_t pid, apr_uint64_t inode)
@@ -24,7 +24,7 @@ static apr_uint32_t whose(void *data, pid_t pid, apr_uint64_t inode)
         return connection->account;
     process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
     return process && process->backend->n_shares == 1 ? process->backend->shares[0].account
-                                                      : VL_NO_FLOW;
+                                                      : VL_NO_ACCOUNT;
 }
 
 static int requests_of(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests)

@@ -50,7 +50,7 @@ typedef struct duser_t {            /* a user of the database */
     const char *name;
     int is_named;                   /* the configuration names its account */
     int is_none;                    /* the name of a session that has no user yet, or never */
-    apr_uint32_t account;           /* VL_NO_FLOW: not known, or several */
+    apr_uint32_t account;           /* VL_NO_ACCOUNT: not known, or several */
     apr_uint64_t ns, n;             /* CPU time beside lists of so many sessions */
     struct {
         apr_uint32_t account, n;
@@ -61,7 +61,7 @@ typedef struct session_t {
     apr_uint64_t id;                /* of the connection */
     pid_t tid;
     duser_t *user;
-    apr_uint32_t account;           /* VL_NO_FLOW: not known */
+    apr_uint32_t account;           /* VL_NO_ACCOUNT: not known */
     int sleeps;                     /* MariaDB says that it waits for its client */
     int runs;                       /* it wants a processor */
 } session_t;
@@ -226,7 +226,7 @@ static duser_t *user_get(vl_database_t *d, const char *name)
         user->name = apr_pstrdup(d->users_pool, name);
         user->is_none = !strcmp(name, "unauthenticated user") || !strcmp(name, "system user");
         user->account = d->clients->owner(d->clients->data, name);
-        user->is_named = user->account != VL_NO_FLOW;
+        user->is_named = user->account != VL_NO_ACCOUNT;
         if (user->is_named)
             apr_hash_set(d->known, &user->account, sizeof(user->account), user);
         apr_hash_set(d->users, user->name, APR_HASH_KEY_STRING, user);
@@ -260,8 +260,8 @@ static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
         if (user->vote[i].n > user->vote[most].n)
             most = i;
     }
-    user->account = all >= VOTES_LEAST && user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_FLOW;
-    if (user->account != VL_NO_FLOW)
+    user->account = all >= VOTES_LEAST && user->vote[most].n * 8 >= all * 7 ? user->vote[most].account : VL_NO_ACCOUNT;
+    if (user->account != VL_NO_ACCOUNT)
         apr_hash_set(d->known, &user->account, sizeof(user->account), user);
     for (i = 0; all >= VOTES_MOST && i < VOTES; i++)
         user->vote[i].n /= 2;
@@ -284,7 +284,7 @@ static void find_client(vl_database_t *d, const session_t *session, const vl_wai
         client->id = session->id;
         client->pid = vl_proc_client(pid, waits->fd[i]);
         client->inode = inode;
-        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_FLOW)
+        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_ACCOUNT)
             client = NULL;
         else
             apr_hash_set(d->clients_of, &client->id, sizeof(client->id), client);
@@ -292,7 +292,7 @@ static void find_client(vl_database_t *d, const session_t *session, const vl_wai
     if (!client)
         return;
     account = d->clients->whose(d->clients->data, client->pid, client->inode);
-    if (account != VL_NO_FLOW)
+    if (account != VL_NO_ACCOUNT)
         vote(d, session->user, account);
 }
 
@@ -302,7 +302,7 @@ static void find_account(vl_database_t *d, session_t *session)
     const client_t *client;
 
     session->account = session->user->account;
-    if (session->account != VL_NO_FLOW)
+    if (session->account != VL_NO_ACCOUNT)
         return;
     client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
     if (client)
@@ -542,7 +542,7 @@ static void forget_if_full(vl_database_t *d)
 /* If one account waits, and sessions of one user run, the user is the account's. */
 static void exclude(vl_database_t *d)
 {
-    apr_uint32_t account, requests, only = VL_NO_FLOW;
+    apr_uint32_t account, requests, only = VL_NO_ACCOUNT;
     duser_t *user = NULL;
     int i;
 
@@ -550,7 +550,7 @@ static void exclude(vl_database_t *d)
     if (!d->is_asked)
         return;
     for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
-        if (requests && only != VL_NO_FLOW)
+        if (requests && only != VL_NO_ACCOUNT)
             return;
         if (requests)
             only = account;
@@ -564,7 +564,7 @@ static void exclude(vl_database_t *d)
             return;
         user = session->user;
     }
-    if (user && only != VL_NO_FLOW && user->account == VL_NO_FLOW)
+    if (user && only != VL_NO_ACCOUNT && user->account == VL_NO_ACCOUNT)
         vote(d, user, only);
 }
 
@@ -577,7 +577,7 @@ static void learn(vl_database_t *d)
     for (i = 0; i < d->sessions; i++) {
         session_t *session = &d->session[i];
         const int wanted = !session->user->is_none && !session->user->is_named
-                           && (session->user->account == VL_NO_FLOW
+                           && (session->user->account == VL_NO_ACCOUNT
                                || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
 
         waits.n = 0;
@@ -608,7 +608,7 @@ static void divide_rest(vl_database_t *d, apr_uint64_t ns, int is_kept)
 
     for (pass = 0; pass < 2; pass++) {
         for (i = 0; d->clients->waits(d->clients->data, i, &account, &requests); i++) {
-            if (account == VL_NO_FLOW || is_known(d, account))
+            if (account == VL_NO_ACCOUNT || is_known(d, account))
                 continue;
             is_backup = 0;
             if (!pass)
@@ -620,7 +620,7 @@ static void divide_rest(vl_database_t *d, apr_uint64_t ns, int is_kept)
             break;
     }
     if (is_backup && ns)
-        d->clients->used(d->clients->data, VL_NO_FLOW, ns, is_kept);
+        d->clients->used(d->clients->data, VL_NO_ACCOUNT, ns, is_kept);
 }
 
 /* A session that the list before had too is charged what it has used since then. The others share the rest,
@@ -653,7 +653,7 @@ static void measure(vl_database_t *d)
         used = is_kept ? since(ns, worker->ns) : is_old ? 0 : user->ns / (user->n + !user->n);
         worker->id = session->id;
         worker->ns = ns;
-        if (session->account == VL_NO_FLOW)
+        if (session->account == VL_NO_ACCOUNT)
             rest[is_kept] += used;
         else if (used)
             d->clients->used(d->clients->data, session->account, used, is_kept);
@@ -706,7 +706,7 @@ int vl_database_runs(vl_database_t *d, apr_uint32_t account)
 
         known |= session->account == account;
         runs += session->account == account && session->runs;
-        rest += session->account == VL_NO_FLOW && session->runs;
+        rest += session->account == VL_NO_ACCOUNT && session->runs;
     }
     return known ? runs : rest ? -1 : is_known(d, account) ? 0 : -1;
 }

@@ -36,9 +36,9 @@ typedef struct vl_database_t vl_database_t;
 /* What the caller knows of the server's clients. */
 typedef struct vl_database_clients_t {
     void *data;
-    /* Returns the account that the configuration gives the user, or VL_NO_FLOW. */
+    /* Returns the account that the configuration gives the user, or VL_NO_ACCOUNT. */
     apr_uint32_t (*owner)(void *data, const char *user);
-    /* Returns the account that the process works for, or VL_NO_FLOW. pid: of the client, 0 if it is
+    /* Returns the account that the process works for, or VL_NO_ACCOUNT. pid: of the client, 0 if it is
      * unknown. inode: of the server's end. */
     apr_uint32_t (*whose)(void *data, pid_t pid, apr_uint64_t inode);
     /* The n-th account that waits for the server in this round, and how many of its requests do.
@@ -46,7 +46,7 @@ typedef struct vl_database_clients_t {
     int (*waits)(void *data, int n, apr_uint32_t *ret_account, apr_uint32_t *ret_requests);
     /* A process of the server. */
     void (*found)(void *data, pid_t pid, int is_background);
-    /* The account's sessions, or those of no account (VL_NO_FLOW), have used ns of CPU time. is_kept:
+    /* The account's sessions, or those of no account (VL_NO_ACCOUNT), have used ns of CPU time. is_kept:
      * since the list before. Else it is a part of what new sessions have used. */
     void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns, int is_kept);
 } vl_database_clients_t;

@@ -651,7 +651,6 @@ int vl_lease_is_foreign(const vl_lease_t *lease, apr_uint32_t account)
     return !lease->http2 && lease->account_known && lease->account != account;
 }
 
-
 /* --- worker and prefork: connections that keep their thread --------------- */
 
 int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)

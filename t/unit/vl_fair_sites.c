@@ -73,7 +73,7 @@ static apr_uint32_t start_all(const apr_uint64_t *cost)
 {
     apr_uint32_t account, n = 0;
 
-    while ((account = next()) != VL_NO_FLOW) {
+    while ((account = next()) != VL_NO_ACCOUNT) {
         job_t *job = &jobs[njobs++];
 
         job->account = account;
@@ -299,7 +299,7 @@ static void cap_binds(void)
     for (t = 0; t < 10000; t++) {           /* ms, and each request takes one */
         vl_fair_credit(&q, 0, 1000);
         account = next();
-        if (account == VL_NO_FLOW)
+        if (account == VL_NO_ACCOUNT)
             continue;
         charged = vl_fair_begin(&q, account);
         vl_fair_end(&q, account, charged, 1000);
@@ -325,7 +325,7 @@ static void cap_leaves_the_rest(void)
     for (t = 0; t < 10000; t++) {
         vl_fair_credit(&q, 0, 1000);
         account = next();
-        if (account == VL_NO_FLOW)
+        if (account == VL_NO_ACCOUNT)
             break;
         charged = vl_fair_begin(&q, account);
         vl_fair_end(&q, account, charged, cost[account]);
@@ -348,13 +348,13 @@ static void debt_is_paid_off(void)
     ok(!vl_fair_is_within_bounds(&q, 0), "an account with debt may not begin");
     ok(vl_fair_is_within_bounds(&q, 1), "another account may begin");
     arrive(0, 1);
-    ok(next() == VL_NO_FLOW, "a queued account with debt is granted nothing");
+    ok(next() == VL_NO_ACCOUNT, "a queued account with debt is granted nothing");
     vl_fair_credit(&q, 0, 400000);
-    ok(next() == VL_NO_FLOW, "a queued account with credit 0 is granted nothing");
+    ok(next() == VL_NO_ACCOUNT, "a queued account with credit 0 is granted nothing");
     vl_fair_credit(&q, 0, 2000);
     ok(next() == 0, "a queued account with credit is granted a slot");
     vl_fair_charge(&q, 0, 5000);
-    ok(next() == VL_NO_FLOW, "a separate charge reduces the credit");
+    ok(next() == VL_NO_ACCOUNT, "a separate charge reduces the credit");
     vl_fair_charge(&q, 0, -5000);
     ok(next() == 0, "a refund increases the credit");
     vl_fair_credit(&q, 0, 3600000000ULL);
@@ -370,7 +370,7 @@ static void a_filter_skips_flows(void)
     reset(10, 6, NULL);
     arrive(0, 1);
     arrive(2, 1);
-    ok(vl_fair_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
+    ok(vl_fair_next_where(&q, odd_only, NULL) == VL_NO_ACCOUNT,
        "no account can be served");
     arrive(5, 1);
     ok(vl_fair_next_where(&q, odd_only, NULL) == 5, "the first account that can be served");
@@ -385,7 +385,7 @@ static void abandoned_requests_are_gone(void)
     vl_fair_abandon(&q, 1, 5);
     ok(next() == 2, "an account whose requests were all abandoned is not next");
     vl_fair_abandon(&q, 2, 9);
-    ok(next() == VL_NO_FLOW && valid(4), "without requests no account is next");
+    ok(next() == VL_NO_ACCOUNT && valid(4), "without requests no account is next");
 }
 
 static void no_flow_starves(void)
@@ -413,14 +413,14 @@ static void no_flow_starves(void)
  * virtual time either is right. */
 static apr_uint32_t model_next(apr_uint32_t n)
 {
-    apr_uint32_t f, best = VL_NO_FLOW;
+    apr_uint32_t f, best = VL_NO_ACCOUNT;
 
     if (head.running >= head.slots)
-        return VL_NO_FLOW;
+        return VL_NO_ACCOUNT;
     for (f = 0; f < n; f++) {
         if (accounts[f].waiting && (!accounts[f].limits.concurrency
                                  || accounts[f].running < accounts[f].limits.concurrency)
-            && (best == VL_NO_FLOW || (apr_int64_t)(accounts[f].fair.tag - accounts[best].fair.tag) < 0))
+            && (best == VL_NO_ACCOUNT || (apr_int64_t)(accounts[f].fair.tag - accounts[best].fair.tag) < 0))
             best = f;
     }
     return best;
@@ -444,9 +444,9 @@ static void random_against_model(void)
         case 4:
             f = next();
             expected = model_next(n);
-            wrong += f != expected && (f == VL_NO_FLOW || expected == VL_NO_FLOW
+            wrong += f != expected && (f == VL_NO_ACCOUNT || expected == VL_NO_ACCOUNT
                                        || accounts[f].fair.tag != accounts[expected].fair.tag);
-            if (f != VL_NO_FLOW)
+            if (f != VL_NO_ACCOUNT)
                 vl_fair_begin(&q, f);
             break;
         case 5:
@@ -502,12 +502,12 @@ static void few_flows_are_asked_without_a_free_slot(void)
     for (f = 0; f < 100; f++)
         arrive(f, 1);
     got = vl_fair_next_where(&q, count_and_refuse, &asked);
-    ok(got == VL_NO_FLOW && asked == 100,
+    ok(got == VL_NO_ACCOUNT && asked == 100,
        "a slot is free: each of 100 accounts is asked (%d)", asked);
     vl_fair_begin_now(&q, 0);
     asked = 0;
     got = vl_fair_next_where(&q, count_and_refuse, &asked);
-    ok(got == VL_NO_FLOW && asked && asked <= 10,
+    ok(got == VL_NO_ACCOUNT && asked && asked <= 10,
        "none is: a few (%d)", asked);
     ok(!validate_queue(&q, 100), "the heap is as before");
 }

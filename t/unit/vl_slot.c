@@ -553,6 +553,26 @@ static void a_light_account_exceeds_the_slots(void)
     ok(valid(shm), "the segment is valid");
 }
 
+/* The requests of one account sleep in a back end: they are not charged, and it stays the one that is due. */
+static void the_heaviest_account_does_not_hold_up_a_light_one(void)
+{
+    vl_shm_t *shm = alone(10, 1000);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t held[64];
+
+    waits(shm, a, 50);
+    take_all(shm, held);
+    waits(shm, b, 50);
+    take_all(shm, held + 8);
+    vl_fair_charge(&shm->queue, b, 1000);
+    shm->head->queue.by_duty = 1;
+    shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
+    vl_dispatch(shm);
+    ok(take_all(shm, held + 10) == 4 && shm->queue.accounts[b].running == 6,
+       "the heaviest account is due and gets no slot: a light one is served");
+    ok(valid(shm), "the segment is valid");
+}
+
 static void idle_requests_do_not_count_as_concurrency(void)
 {
     vl_shm_t *shm = alone(100, 1000);
@@ -673,6 +693,7 @@ int main(void)
     cpu_time_is_kept_by_back_end();
     accounts_without_a_duty_have_that_of_the_server();
     a_light_account_exceeds_the_slots();
+    the_heaviest_account_does_not_hold_up_a_light_one();
     idle_requests_do_not_count_as_concurrency();
     calls_go_ahead_of_their_callers();
     automatic_slots_go_by_cpu_time();
