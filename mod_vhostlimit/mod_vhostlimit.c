@@ -49,7 +49,6 @@
 #include "status/vl_workers.h"
 #include "cost/vl_kills.h"
 #include "cost/vl_sampler_process.h"
-#include "cgroup/vl_yield.h"
 
 /* State that survives a restart.  A restart loads the module again and clears its
  * variables, so this struct is allocated in ap_pglobal and stored there under KEPT_KEY.
@@ -313,7 +312,6 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
                                         max_group_descriptors());
     kills = vl_kills_post_config_create(pconf, kept->cgroup, (apr_uint32_t)servers->nelts);
-    vl_yield_post_config(pconf, kept->cgroup);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));
@@ -422,8 +420,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
-    vl_sampler_post_config(pconf, main_server, kept->shm, vl_cgroup_path(kept->cgroup),
-                           vl_folders_account, vl_database_users_account);
+    vl_sampler_post_config(pconf, main_server, kept->shm, vl_folders_account,
+                           vl_database_users_account);
     return OK;
 }
 

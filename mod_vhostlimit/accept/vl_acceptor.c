@@ -30,7 +30,6 @@
 #include "accept/vl_watchdog.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
-#include "cgroup/vl_yield.h"
 #include "core/vl_admit.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_engage.h"
@@ -519,10 +518,8 @@ static void tick(apr_int64_t now_us)
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_refusals(vl_meter_thread_us());
-    if (vl_charge_credit(vl_child.shm, now_us)) {       /* one child does this for all until it ends */
+    if (vl_charge_credit(vl_child.shm, now_us))         /* one child does this for all until it ends */
         vl_kills_child_read(vl_child.kills, count_kills, NULL);
-        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
-    }
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);

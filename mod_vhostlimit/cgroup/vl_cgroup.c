@@ -16,9 +16,6 @@ static const char *const v2_mounts[] = {
     "/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL
 };
 
-/* The two weights of the tree's root against processes outside the tree (vl_yield.h).
- * heavy: the maximum of both cgroup versions.  light: the default of every group. */
-static const vl_cgroup_limits_t heavy = { .weight = 10000 }, light = { .weight = 100 };
 /* Weight of the group ".server" (Apache) against the groups of the sites.  It is three
  * times the default weight of a site, because no back end gets work without Apache.  A
  * site still gets a quarter of a processor that Apache alone could use up.  The slots
@@ -224,9 +221,6 @@ static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
     if (!cpu->missing && cpu->version == 2)
         cpu->missing = vl_cgroup_enable(cg->pool, cpu->mount, server, "cpu");
     if (!cpu->missing)
-        cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, cg->path,
-                                     &heavy);
-    if (!cpu->missing)
         cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, server,
                                      &server_limits);
     if (cpu->missing)
@@ -422,19 +416,4 @@ const char *vl_cgroup_path(const vl_cgroup_t *cg)
 const char *vl_cgroup_reason(const vl_cgroup_t *cg)
 {
     return cg->reason;
-}
-
-const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
-                                  const char **ret_heavy, const char **ret_light)
-{
-    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
-    const vl_cgroup_value_t *value;
-
-    if (!*cg->path || !cpu->version || cpu->missing)
-        return NULL;
-    value = vl_cgroup_values(p, VL_CG_CPU, cpu->version, &light, cg->disks);
-    *ret_light = value->value;
-    value = vl_cgroup_values(p, VL_CG_CPU, cpu->version, &heavy, cg->disks);
-    *ret_heavy = value->value;
-    return apr_pstrcat(p, cpu->mount, cg->path, "/", value->file, NULL);
 }

@@ -58,11 +58,6 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
  * group, and the next call, with this cg as `old`, tries again. */
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);
 
-/* Returns the file that holds the CPU weight of the tree, and the two values that
- * vl_yield.h writes there.  NULL: there is no tree with CPU shares.  Allocated in p. */
-const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
-                                  const char **ret_heavy, const char **ret_light);
-
 /* Returns "v1", "v2", "hybrid" (the cpu controller in a v1 hierarchy, and a v2 tree is
  * mounted too) or "off". */
 const char *vl_cgroup_backend(const vl_cgroup_t *cg);

@@ -10,8 +10,6 @@
 #define SERVICE_SHIFT 3
 /* If the child that gives credit has not done so for this long, another one does. */
 #define READER_TIMEOUT_US 500000
-/* The meaning of "in the last seconds" in vl_charge_has_outside(). */
-#define OUTSIDE_US (5 * APR_USEC_PER_SEC)
 /* An advance is for this much of a request's time in service at most: the sampler has
  * charged earlier time while the request ran. */
 #define ADVANCE_MOST_US 100000
@@ -98,18 +96,6 @@ void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account)
     vl_charge_backend(shm, account, 0, 0, shm->accounts[account].cost_by);
     shm->accounts[account].database_permille = 0;
     shm->accounts[account].backend_permille = 0;
-}
-
-void vl_charge_outside(vl_shm_t *shm, apr_int64_t now_us)
-{
-    __atomic_store_n(&shm->head->outside_at, now_us, __ATOMIC_RELAXED);
-}
-
-int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us)
-{
-    apr_int64_t at = __atomic_load_n(&shm->head->outside_at, __ATOMIC_RELAXED);
-
-    return at && now_us - at < OUTSIDE_US;
 }
 
 /* Gives credit to the accounts from the i-th on, to the n-th. Requires the segment lock. */

@@ -46,10 +46,6 @@ void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                        apr_uint64_t database_us, vl_cost_by_e by);
 /* Sampler: the account's back ends have had no work for long. Advances are 0 from now on. */
 void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account);
-/* Sampler: a back end outside of the server's cgroup tree works now. Takes no lock. */
-void vl_charge_outside(vl_shm_t *shm, apr_int64_t now_us);
-/* Returns 1 if one has worked in the last seconds. Takes no lock. */
-int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
 /* Gives credit to the accounts with a cap, and dispatches. Every child calls it about ten
  * times a second. Returns 1 to one of the children, which reads the kernel's counts of

@@ -150,8 +150,6 @@ typedef struct head_t {
     vl_queue_head_t queue;
     int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t processors;        /* that the server may use */
-    apr_int64_t outside_at;         /* when a back end outside of the cgroup tree last
-                                     * worked, us; atomic */
     apr_uint32_t reader;            /* child that gives credit and reads kills */
     apr_int64_t read_at;            /* when it last did, us */
     apr_uint32_t calls;             /* the sum of the children's */

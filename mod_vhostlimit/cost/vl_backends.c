@@ -21,7 +21,7 @@
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
 
-vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
+vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
 {
     vl_backends_t *b = apr_pcalloc(p, sizeof(*b));
 
@@ -35,7 +35,6 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     b->known = apr_hash_make(b->scan_pool);
     b->names = apr_hash_make(b->scan_pool);
     b->server = server;
-    b->cgroup = cgroup;
     b->by_name = apr_hash_make(p);
     b->by_pid = apr_hash_make(p);
     b->users = apr_hash_make(p);
@@ -439,14 +438,6 @@ void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *
 
     for (i = 0; i < b->calls; i++)
         call(data, b->call[i].port, b->call[i].account);
-}
-
-int vl_backends_had_outside(vl_backends_t *b)
-{
-    int had = b->had_outside;
-
-    b->had_outside = 0;
-    return had;
 }
 
 apr_uint32_t vl_backends_processes(const vl_backends_t *b)

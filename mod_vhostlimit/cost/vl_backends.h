@@ -33,9 +33,8 @@
 
 typedef struct vl_backends_t vl_backends_t;
 
-/* server: Apache's parent process, whose own sockets are no back ends. cgroup: path of the
- * server's cgroup tree, "" if there is none. */
-vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup);
+/* server: Apache's parent process, whose own sockets are no back ends. */
+vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server);
 
 /* Return the account whose virtual host names the folder, or the user of a database, or VL_NO_ACCOUNT. */
 typedef apr_uint32_t vl_backends_site_fn(const char *name);
@@ -95,10 +94,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
  * this round. port: of the client's end. account: the request's, VL_NO_ACCOUNT if it may be one
  * of several. */
 typedef void vl_backends_call_fn(void *data, int port, apr_uint32_t account);
-void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
-/* Returns 1 if a process outside of the cgroup tree has worked since the last call. */
-int vl_backends_had_outside(vl_backends_t *b);
-/* Returns the number of processes that are watched. */
+void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);/* Returns the number of processes that are watched. */
 apr_uint32_t vl_backends_processes(const vl_backends_t *b);
 /* Returns the number of back ends on this machine without a process that was found. Calls `name`
  * once for each address that is in use and not found for VL_UNFOUND_US. */

@@ -43,10 +43,8 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             continue;
         }
         if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
-            && !process->is_background) {
+            && !process->is_background)
             used += ns - process->cpu_ns;
-            b->had_outside |= process->is_outside;
-        }
         process->cpu_ns = ns;
         at = &process->next;
     }

@@ -79,7 +79,6 @@ typedef struct process_t {
     backend_t *backend;
     pid_t pid;
     int is_background;              /* of a database: it is not charged */
-    int is_outside;                 /* of the cgroup tree */
     int is_program;                 /* it lives for one request */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
     apr_uint32_t inode_epoch;       /* ... in this epoch */
@@ -170,7 +169,6 @@ struct vl_backends_t {
     apr_hash_t *names;              /* path of a listening Unix socket -> inode */
     apr_uint32_t random;
     pid_t server;
-    const char *cgroup;
     apr_hash_t *by_name;            /* name -> backend_t */
     apr_hash_t *by_pid;             /* pid -> process_t */
     apr_hash_t *users;              /* account -> user_t */
@@ -186,7 +184,6 @@ struct vl_backends_t {
     apr_int64_t since_us;           /* the round before */
     apr_uint32_t stride;            /* one request of so many is looked at */
     apr_uint32_t processes;
-    int had_outside;
     int own[64], n_own;
     const pid_t *child;             /* Apache's child processes */
     int children;

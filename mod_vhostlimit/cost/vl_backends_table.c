@@ -131,7 +131,6 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
     process->cpu_ns = vl_proc_cpu_ns(pid);
     if (process->cpu_ns < YOUNG_NS && vl_proc_age_us(pid) < YOUNG_US)
         process->cpu_ns = 0;
-    process->is_outside = !vl_proc_is_in_cgroup(pid, b->cgroup);
     process->next = backend->processes;
     backend->processes = process;
     backend->n_processes++;

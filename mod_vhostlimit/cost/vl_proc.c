@@ -604,10 +604,3 @@ int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max)
         (void)closedir(dir);
     return n;
 }
-
-int vl_proc_is_in_cgroup(pid_t pid, const char *path)
-{
-    char text[4096];
-
-    return *path && read_file(pid, "cgroup", text, sizeof(text)) && strstr(text, path);
-}

@@ -84,9 +84,6 @@ apr_int64_t vl_proc_age_us(pid_t pid);
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
 /* Returns up to max threads of the process. */
 int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max);
-/* Returns 1 if the cgroup of the process is within this path. */
-int vl_proc_is_in_cgroup(pid_t pid, const char *path);
-
 /* Pure; exported for its test. Reads the text of /proc/PID/task/TID/syscall. Returns -1 for
  * "running", else the number of the system call, with its first two arguments. -2: no sense. */
 long vl_proc_parse_syscall(const char *text, unsigned long ret_args[2]);

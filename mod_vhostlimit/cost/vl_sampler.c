@@ -438,8 +438,6 @@ static void take_round(sampler_t *s)
     if (s->now_us - s->charged_us >= CHARGE_US) {
         s->charged_us = s->now_us;
         vl_backends_charge(s->backends, s->now_us, charge, spend, s);
-        if (vl_backends_had_outside(s->backends))
-            vl_charge_outside(s->shm, s->now_us);
         state->processes = vl_backends_processes(s->backends);
         state->unfound = vl_backends_unfound(s->backends, s->unfound);
         vl_backends_unread(s->backends, s->unread, state->unread, sizeof(state->unread));
@@ -525,7 +523,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
     int i;
 
     s.sees = vl_proc_open();
-    s.backends = vl_backends_create(p, conf->server, conf->cgroup);
+    s.backends = vl_backends_create(p, conf->server);
     vl_backends_set_sites(s.backends, conf->folder, conf->user);
     for (i = 0; i < conf->n_ports; i++)
         vl_backends_add_own(s.backends, conf->ports[i]);

@@ -23,7 +23,6 @@
 typedef struct vl_sampler_conf_t {
     vl_shm_t *shm;
     pid_t server;                   /* Apache's parent */
-    const char *cgroup;             /* path of the server's cgroup tree, or "" */
     const int *ports;               /* at which Apache listens */
     int n_ports;
     vl_backends_site_fn *folder, *user;     /* see vl_backends.h */

@@ -175,8 +175,7 @@ static apr_status_t end(void *unused)
 }
 
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
-                            const char *cgroup, vl_backends_site_fn *folder,
-                            vl_backends_site_fn *user)
+                            vl_backends_site_fn *folder, vl_backends_site_fn *user)
 {
     const ap_listen_rec *listener;
     int *ports, n = 0;
@@ -191,7 +190,6 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.pool = p;
     sampler.conf.shm = shm;
     sampler.conf.server = getpid();
-    sampler.conf.cgroup = cgroup;
     sampler.conf.ports = ports;
     sampler.conf.folder = folder;
     sampler.conf.user = user;

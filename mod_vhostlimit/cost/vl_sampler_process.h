@@ -18,10 +18,9 @@
 /* Name of the process (at most 15 bytes). */
 #define VL_SAMPLER_NAME "vl-sampler"
 
-/* Parent, in post_config: starts the process. It ends when p is cleared. cgroup: path of the
- * server's cgroup tree, or "". folder, user: see vl_backends.h. */
+/* Parent, in post_config: starts the process. It ends when p is cleared. folder, user: see
+ * vl_backends.h. */
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
-                            const char *cgroup, vl_backends_site_fn *folder,
-                            vl_backends_site_fn *user);
+                            vl_backends_site_fn *folder, vl_backends_site_fn *user);
 
 #endif
