@@ -25,6 +25,14 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   groups_exist
 }
 
+# With a greater weight, a PHP-FPM outside of the tree would get no CPU time while Apache's threads use all of it.
+# bats test_tags=v2
+@test "the tree has the weight of any other group" {
+  requires cgroups cpu
+  start_httpd 'VhostLimit On'
+  like "$(cgroup_value "$(httpd_cgroup)" cpu.weight cpu.shares)" '^(100|1024)$'
+}
+
 @test "the groups are below the configured path" {
   requires cgroups
   start_httpd 'VhostLimit On' "VhostLimitCgroup $(httpd_cgroup)/deep/er"

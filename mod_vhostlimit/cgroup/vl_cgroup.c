@@ -169,7 +169,7 @@ static const char *self_path(const vl_cgroup_t *cg)
  * processes start in the group of their parent.  Reasons for the move:
  *  - v2 lets a thread move only to groups below the group of its process;
  *  - v2 enables controllers only below a group without processes;
- *  - in the tree Apache has the weight of the tree against processes outside.
+ *  - in the tree it has a weight against the groups of the sites.
  * Returns NULL or an error message. */
 static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
@@ -209,7 +209,7 @@ static void enable_controllers(vl_cgroup_t *cg)
 }
 
 /* Sets up the tree after its root group has been created: moves Apache, enables controllers
- * and sets the weights.  A failure disables CPU shares only. */
+ * and sets its weight.  A failure disables CPU shares only. */
 static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
     controller_t *cpu = &cg->controllers[VL_CG_CPU];

@@ -10,9 +10,9 @@
  * Below that none of their requests is queued, which costs more than the request of a static
  * page. docs/design/007-leases.md has the measurements. */
 #define OVERRUN 2
-/* Threads of each child that one account leaves free while the MPM can start more children. With as
- * many as the MPM wants to be idle it would start one now and then, and not twice as many each second. */
-#define KEPT_FREE 2
+/* While the MPM can start children, one account takes a thread of a child if this many are free. With
+ * as many free as the MPM wants it would start a child now and then, and not twice as many each second. */
+#define FREE_LEAST 2
 /* The factor of the dynamic threshold. */
 #define MORE_ALPHA 4
 /* An account is light if its load for its weight is below this part (3/4) of the heaviest
@@ -181,8 +181,8 @@ apr_uint32_t vl_admit_busy(const vl_shm_t *shm, apr_uint32_t c)
 }
 
 /* What is kept free for other accounts may make the MPM see so many idle threads that it starts no
- * further child process. While it can start some, their threads count as free too, until two are left
- * of those that run, or so few that it does. threads: of a child; 1 under prefork, where left is the
+ * further child process. While it can start some, their threads count as free too, until so few are
+ * left of those that run that it does. threads: of a child; 1 under prefork, where left is the
  * number of idle children. */
 static apr_uint32_t with_growth(const vl_shm_t *shm, apr_uint32_t left, apr_uint32_t threads)
 {
@@ -196,7 +196,7 @@ static apr_uint32_t with_growth(const vl_shm_t *shm, apr_uint32_t left, apr_uint
         needed = difference(head->spare, 1) / head->attached;
         more = (more * threads + head->attached - 1) / head->attached;
     }
-    return left && left >= (needed < KEPT_FREE ? needed : KEPT_FREE) ? left + more : left;
+    return left && left >= (needed < FREE_LEAST ? needed : FREE_LEAST) ? left + more : left;
 }
 
 static apr_uint32_t left_growing(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t left)

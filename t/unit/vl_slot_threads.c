@@ -239,6 +239,26 @@ static void one_alone_leaves_threads(void)
     ok(occupies(shm, a) == 1, "the account gets a thread when one is free");
 }
 
+static void the_mpm_is_made_to_start_children(void)
+{
+    static const apr_uint32_t processes[] = { 4, 1 }, room[] = { 23, 20 };
+    apr_uint32_t a, i, n;
+    vl_ticket_t ticket;
+
+    for (i = 0; i < 2; i++) {
+        vl_shm_t *shm = with_threads(25, 100);
+
+        a = account(shm, "a", 0);
+        vl_slot_set_mpm(shm, processes[i], 25);
+        for (n = 0; vl_slot_ask(shm, a, VL_ASK_NEW, 0, &ticket) == APR_SUCCESS; n++)
+            continue;
+        ok(n == room[i], "of 24 threads of the first of %u children one account gets %u (%u)",
+           processes[i], room[i], n);
+        ok(vl_slot_ask(shm, account(shm, "b", 0), VL_ASK_NEW, 0, &ticket) == APR_SUCCESS,
+           "another account gets one");
+    }
+}
+
 /* The account already has one of the MPM's threads. */
 static void the_first_always_may(void)
 {
@@ -311,6 +331,7 @@ int main(void)
     kills_are_counted_and_reported();
     cost_is_known_by();
     one_alone_leaves_threads();
+    the_mpm_is_made_to_start_children();
     the_first_always_may();
     accounts_without_queue_are_not_refused();
     streams_take_no_thread();
