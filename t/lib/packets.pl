@@ -169,7 +169,8 @@ sub next_answers {
     my $end = time + 35;
     # The rest of a response that arrived in several packets.
     sysread $_, my $rest, 65536 for $open->can_read(0);
-    syswrite $_, $text for @sockets;
+    # Apache closes kept connections in a moment in which no thread is idle.
+    for (@sockets) { syswrite $_, $text; sleep 0.02 }
     while ($open->count && time < $end) {
         for my $s ($open->can_read($end - time)) {
             sysread $s, my $answer, 65536;
