@@ -12,7 +12,6 @@
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_prefork.h"
-#include "accept/vl_watchdog.h"
 #include "base/vl_private.h"
 #include "config/vl_conf.h"
 #include "core/vl_shm_child.h"
@@ -42,7 +41,6 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
         apr_sleep(1000);
     }
     vl_acceptor_run(&accepting.listeners, NULL);
-    vl_watchdog_rest();
     return NULL;
 }
 
@@ -53,7 +51,7 @@ static apr_status_t stop(void *unused)
 
     if (vl_acceptor_stop()) {
         apr_thread_join(&rv, accepting.thread);
-        vl_watchdog_stop();
+        vl_acceptor_stop_watchdog();
         vl_acceptor_transfer_unbegun();
     }
     return APR_SUCCESS;
@@ -111,7 +109,7 @@ void vl_accept_child_begin(void)
         return;
     vl_acceptor_watch_leases();
     pthread_mutex_unlock(&accepting.may_begin);
-    vl_watchdog_start(vl_child.pool, vl_acceptor_while_stalled);
+    vl_acceptor_start_watchdog();
 }
 
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)

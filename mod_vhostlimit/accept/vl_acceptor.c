@@ -13,11 +13,13 @@
 #include "accept/vl_acceptor.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <ap_mpm.h>
+#include <apr_thread_proc.h>
 #include <scoreboard.h>
 
 #include "accept/vl_newconn.h"
@@ -27,7 +29,6 @@
 #include "accept/vl_relay.h"
 #include "accept/vl_rescue.h"
 #include "accept/vl_transfer.h"
-#include "accept/vl_watchdog.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "core/vl_admit.h"
@@ -60,6 +61,11 @@
 #define TRANSFER_BATCH 16
 /* Interval of the warning that no descriptors are left. */
 #define FULL_WARN_US (60 * APR_USEC_PER_SEC)
+
+/* More than an acceptor needs that only waits for a processor. */
+#define STALLED_US (1 * APR_USEC_PER_SEC)
+/* Intervals of the thread: while the acceptor runs, and while it is stalled. */
+#define CHECK_US (500 * 1000)
 
 /* States of the acceptor, and what changes them:
  *
@@ -107,6 +113,31 @@ static struct {
     apr_int64_t rests_since_us;     /* DORMANT: since when */
     apr_int64_t spread_us;          /* when spread() last looked */
 } acceptor;
+
+/* --- signs of life for the watchdog ----------------------------------------- */
+
+static struct {
+    apr_thread_t *thread;
+    apr_int64_t alive_us;           /* atomic: last sign of life; 0: it is not expected */
+    pthread_mutex_t lock;
+    pthread_cond_t stop;
+    int stopping;                   /* under the lock */
+} watchdog = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void show_alive(void)
+{
+    if (__atomic_exchange_n(&watchdog.alive_us, vl_clock_us(), __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&watchdog.lock);
+    pthread_cond_signal(&watchdog.stop);
+    pthread_mutex_unlock(&watchdog.lock);
+}
+
+/* No sign of life is expected from now on. */
+static void rest_watchdog(void)
+{
+    __atomic_store_n(&watchdog.alive_us, 0, __ATOMIC_RELAXED);
+}
 
 /* --- listening ------------------------------------------------------------ */
 
@@ -305,7 +336,7 @@ static int sleep_ms(void)
         || vl_rescue_runs() || __atomic_load_n(&acceptor.closing, __ATOMIC_RELAXED)
         || vl_engage_state(vl_child.shm).form == VL_FORM_TOGGLED)
         return TICK_MS;
-    vl_watchdog_rest();
+    rest_watchdog();
     return -1;
 }
 
@@ -341,7 +372,7 @@ static void wait_for_events(void)
     struct epoll_event events[EVENTS];
     int i, n;
 
-    vl_watchdog_alive();
+    show_alive();
     if (acceptor.is_prefork)
         vl_newconn_relay();
     n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, sleep_ms(), acceptor.signals);
@@ -423,20 +454,6 @@ static void spread(void)
         transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
 }
 
-void vl_acceptor_while_stalled(apr_int64_t now_us)
-{
-    vl_capacity_t capacity;
-    int mpm_stalled = vl_newconn_tick_while_stalled(now_us);
-
-    if (vl_lease_input_fd() >= 0)
-        vl_lease_handle_input();
-    /* Nothing is accepted or classified. Queued connections are still granted slots, or
-     * transferred to children with free threads. */
-    vl_admit_capacity(vl_child.shm, &capacity);
-    if (mpm_stalled && capacity.elsewhere)
-        transfer_all();
-}
-
 /* The workers of a stopping event MPM exit as soon as the connections are no more than
  * the workers that are left. Sockets in their queue are not counted
  * (worker_thread_should_exit_early), so they would be lost. */
@@ -457,6 +474,94 @@ void vl_acceptor_transfer_unbegun(void)
         }
         vl_transfer_close(batch.fds + sent, batch.n - sent);
     }
+}
+
+/* --- the watchdog ------------------------------------------------------------ */
+
+/* This thread handles timers while the acceptor is stalled, for example in a write to a log that is
+ * not read, or on a file system that does not answer. It passes connections that are granted slots
+ * to the MPM, and refuses connections whose deadline has passed. It opens, reads and logs nothing,
+ * so it cannot stall where the acceptor does. */
+
+/* The watchdog calls it ten times a second, concurrently with a stalled acceptor. */
+static void work_while_stalled(apr_int64_t now_us)
+{
+    vl_capacity_t capacity;
+    int mpm_stalled = vl_newconn_tick_while_stalled(now_us);
+
+    if (vl_lease_input_fd() >= 0)
+        vl_lease_handle_input();
+    /* Nothing is accepted or classified. Queued connections are still granted slots, or
+     * transferred to children with free threads. */
+    vl_admit_capacity(vl_child.shm, &capacity);
+    if (mpm_stalled && capacity.elsewhere)
+        transfer_all();
+}
+
+static int is_stalled(apr_int64_t now_us)
+{
+    apr_int64_t alive_us = __atomic_load_n(&watchdog.alive_us, __ATOMIC_RELAXED);
+
+    return alive_us && now_us - alive_us > STALLED_US;
+}
+
+/* Waits without an end while no sign of life is expected. */
+static void wait_until_locked(apr_int64_t until_us)
+{
+    struct timespec until = {
+        (time_t)(until_us / APR_USEC_PER_SEC),
+        (long)(until_us % APR_USEC_PER_SEC) * 1000
+    };
+
+    while (!watchdog.stopping && !__atomic_load_n(&watchdog.alive_us, __ATOMIC_RELAXED))
+        pthread_cond_wait(&watchdog.stop, &watchdog.lock);
+    while (!watchdog.stopping && vl_clock_us() < until_us)
+        pthread_cond_timedwait(&watchdog.stop, &watchdog.lock, &until);
+}
+
+static void *APR_THREAD_FUNC watch_acceptor(apr_thread_t *thread, void *unused)
+{
+    pthread_mutex_lock(&watchdog.lock);
+    while (!watchdog.stopping) {
+        apr_int64_t now_us = vl_clock_us();
+        int stalled = is_stalled(now_us);
+
+        if (stalled) {
+            pthread_mutex_unlock(&watchdog.lock);
+            work_while_stalled(now_us);
+            pthread_mutex_lock(&watchdog.lock);
+        }
+        wait_until_locked(now_us + (stalled ? TICK_MS * 1000 : CHECK_US));
+    }
+    pthread_mutex_unlock(&watchdog.lock);
+    return NULL;
+}
+
+void vl_acceptor_start_watchdog(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, VL_CLOCK);
+    pthread_cond_init(&watchdog.stop, &attr);
+    pthread_condattr_destroy(&attr);
+    if (apr_thread_create(&watchdog.thread, NULL, watch_acceptor, NULL,
+                          vl_child.pool) != APR_SUCCESS)
+        watchdog.thread = NULL;
+}
+
+void vl_acceptor_stop_watchdog(void)
+{
+    apr_status_t rv;
+
+    if (!watchdog.thread)
+        return;
+    pthread_mutex_lock(&watchdog.lock);
+    watchdog.stopping = 1;
+    pthread_cond_signal(&watchdog.stop);
+    pthread_mutex_unlock(&watchdog.lock);
+    apr_thread_join(&rv, watchdog.thread);
+    watchdog.thread = NULL;
 }
 
 /* --- timed work ----------------------------------------------------------- */
@@ -702,4 +807,5 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
         }
     }
     drain();
+    rest_watchdog();
 }

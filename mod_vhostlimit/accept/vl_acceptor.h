@@ -45,8 +45,10 @@ void vl_acceptor_expect_end(int at_once);
 /* Returns 1 after vl_acceptor_stop(). Any thread. */
 int vl_acceptor_is_stopping(void);
 
-/* The callback of vl_watchdog_start(), concurrent with a stalled acceptor. */
-void vl_acceptor_while_stalled(apr_int64_t now_us);
+/* The watchdog: a thread that handles timers while the acceptor is stalled. If no thread can be
+ * created the child has none. vl_acceptor_stop_watchdog() returns when it has ended. */
+void vl_acceptor_start_watchdog(void);
+void vl_acceptor_stop_watchdog(void);
 /* Transfers connections that the MPM took and no worker has begun. The acceptor's thread
  * and the MPM's threads have ended. */
 void vl_acceptor_transfer_unbegun(void);
