@@ -42,7 +42,6 @@
 
 #include "base/vl_clock.h"
 #include "control/vl_command.h"
-#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 #include "base/vl_private.h"
 
@@ -138,7 +137,7 @@ static void make_answer(client_t *client, apr_size_t len)
     }
     vl_control_fork_unlock();
     if (sandboxed)
-        vl_control_answer_sandbox(out, sandboxed);
+        vl_control_sandbox_json(out, sandboxed);
     if (out)
         client->answer = vl_out_memory(out, &client->answer_len);
     client->deadline = vl_clock_us() + ANSWER_US;
@@ -504,11 +503,14 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
 
     control.kept = kept;
     control.uid = geteuid();
-    vl_control_answer_post_config(main_server, shm);
-    vl_control_change_post_config(main_server, shm, cg);
-    vl_control_plans_post_config(main_server, plans);
-    vl_control_fork_post_config(main_server);
-    control.has_owners = vl_control_owner_post_config(main_server, shm);
+    vl_control_server = main_server;
+    vl_control_shm = shm;
+    vl_control_cgroup = cg;
+    vl_control_answer_post_config();
+    vl_control_change_post_config();
+    vl_control_plans_post_config(plans);
+    vl_control_fork_post_config();
+    control.has_owners = vl_control_owner_post_config();
     rv = ensure_socket(kept, path);
     if (rv == APR_SUCCESS && chmod(path, control.has_owners ? 0666 : 0600))
         rv = errno;

@@ -8,27 +8,21 @@
 #include "base/vl_clock.h"
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
-#include "control/vl_control_clients.h"
-#include "control/vl_control_fleet.h"
-#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
+#include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
-static server_rec *main_server;
-static vl_shm_t *segment;
 static apr_hash_t *by_site;         /* server_rec *: a virtual host of each site, by its name
                                      * in lower case */
 
-void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
+void vl_control_answer_post_config(void)
 {
-    apr_pool_t *p = s->process->pconf;
-    const apr_array_header_t *servers = vl_sites_servers(s);
+    apr_pool_t *p = vl_control_server->process->pconf;
+    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
     int i;
 
-    main_server = s;
-    segment = shm;
     by_site = apr_hash_make(p);
     for (i = 0; i < servers->nelts; i++) {
         server_rec *first = APR_ARRAY_IDX(servers, i, server_rec *);
@@ -67,7 +61,7 @@ static const server_rec *find_by_server_name(apr_pool_t *p, const char *name,
 {
     const server_rec *s, *found = NULL;
 
-    for (s = main_server; s; s = s->next) {
+    for (s = vl_control_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
         if (conf->mode == VL_MODE_OFF || !has_name(s, name))
@@ -87,7 +81,7 @@ static const char *not_found(apr_pool_t *p, const char *name)
 {
     const server_rec *s;
 
-    for (s = main_server; s; s = s->next) {
+    for (s = vl_control_server; s; s = s->next) {
         if (has_site(s, name) || has_name(s, name))
             return apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
                                 "or is refused here", name);
@@ -115,11 +109,11 @@ static const server_rec *find_host(const char *name)
     const server_rec *s;
     apr_uint32_t account;
 
-    for (s = main_server; s; s = s->next) {
+    for (s = vl_control_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
         if (conf->mode != VL_MODE_OFF && conf->accounts.by == VL_ACCOUNTS_HOST
-            && vl_hosts_lookup(segment, conf->account, name, &account))
+            && vl_hosts_lookup(vl_control_shm, conf->account, name, &account))
             return s;
     }
     return NULL;
@@ -252,7 +246,7 @@ static const char *lease(const vl_command_t *command)
 {
     apr_int64_t until_us = vl_clock_us() + (apr_int64_t)command->milliseconds * 1000;
 
-    switch (vl_fleet_lease(segment, command->generation, until_us, command->leases,
+    switch (vl_fleet_lease(vl_control_shm, command->generation, until_us, command->leases,
                            command->nleases)) {
     case APR_SUCCESS:
         return NULL;
@@ -267,12 +261,12 @@ static const char *lease(const vl_command_t *command)
 
 apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
 {
-    if (vl_fleet_expire(segment, now_us) && vl_control_fork_may_log())
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0064)
+    if (vl_fleet_expire(vl_control_shm, now_us) && vl_control_fork_may_log())
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_control_server, VLOGNO(0064)
                      "vhostlimit-fleet has not renewed its leases in time: the configured "
                      "weights and limits hold on this server alone. Look at the service's "
                      "log and at vhostlimitctl fleet");
-    return vl_fleet_state(segment).until_us;
+    return vl_fleet_state(vl_control_shm).until_us;
 }
 
 /* --- answers -------------------------------------------------------------- */
@@ -351,13 +345,13 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
         vl_status_figures(out, vl_status_gather(p, NULL, NULL));
         break;
     case VL_COMMAND_FLEET:
-        vl_control_fleet_json(out, segment, command->all);
+        vl_control_fleet_json(out, command->all);
         break;
     case VL_COMMAND_LEASE:
-        vl_control_leased_json(out, command->nleases);
+        vl_out_printf(out, "{\"leased\":%lu}\n", (unsigned long)command->nleases);
         break;
     case VL_COMMAND_CLIENTS:
-        vl_control_clients_json(out, segment, result.only, result.host);
+        vl_control_clients_json(out, result.only, result.host);
         break;
     case VL_COMMAND_SANDBOX:
         return result.only;
@@ -368,8 +362,8 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
         break;
     case VL_COMMAND_SAVEFILE:
         vl_out_text(out, "{\"save_file\":");
-        vl_out_json(out, vl_conf_get(main_server)->save_file
-                         ? vl_conf_get(main_server)->save_file : "");
+        vl_out_json(out, vl_conf_get(vl_control_server)->save_file
+                         ? vl_conf_get(vl_control_server)->save_file : "");
         vl_out_text(out, "}\n");
         break;
     case VL_COMMAND_BULK:
@@ -379,9 +373,4 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
         vl_status_json(out, vl_status_gather(p, result.only, result.host));
     }
     return NULL;
-}
-
-void vl_control_answer_sandbox(vl_out_t *out, const server_rec *s)
-{
-    vl_control_sandbox_json(out, main_server, s);
 }

@@ -3,26 +3,19 @@
 #include <apr_strings.h>
 
 #include "config/vl_conf.h"
-#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 
 /* When the kernel refuses to take a change back, the next attempt follows after this
  * time. */
 #define RETRY_US (60 * APR_USEC_PER_SEC)
 
-static server_rec *main_server;
-static vl_shm_t *segment;
-static const vl_cgroup_t *groups;
 /* When the first timed change ends, or an earlier time; 0: there is none.  Searching all
- * accounts holds the segment lock, so that is done only when it may have changed. */
+ * accounts holds the vl_control_shm lock, so that is done only when it may have changed. */
 static apr_int64_t next_us;
 
-void vl_control_change_post_config(server_rec *s, vl_shm_t *shm, const vl_cgroup_t *cg)
+void vl_control_change_post_config(void)
 {
-    main_server = s;
-    segment = shm;
-    groups = cg;
-    next_us = vl_shm_parent_next_us(shm);
+    next_us = vl_shm_parent_next_us(vl_control_shm);
 }
 
 /* Sets the limits of the site's cgroups.  With "VhostLimitOnError closed" it fails if the
@@ -33,11 +26,11 @@ static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
 {
     vl_cgroup_limits_t before = vl_conf_cgroup_limits_with(conf, &from->now);
     vl_cgroup_limits_t after = vl_conf_cgroup_limits_with(conf, &to->now);
-    const char *missing = vl_cgroup_missing(groups, p, &after);
+    const char *missing = vl_cgroup_missing(vl_control_cgroup, p, &after);
 
     if (missing && conf->on_error == VL_ERROR_CLOSED)
         return missing;
-    return vl_cgroup_change(groups, p, conf->site->name, &before, &after);
+    return vl_cgroup_change(vl_control_cgroup, p, conf->site->name, &before, &after);
 }
 
 /* Returns the limits as text for the log. */
@@ -63,11 +56,11 @@ static void log_change(apr_pool_t *p, const vl_job_t *job, const char *why)
 {
     const vl_conf_t *conf = vl_conf_get(job->s);
     vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, &job->after.now);
-    const char *missing = vl_cgroup_missing(groups, p, &group);
+    const char *missing = vl_cgroup_missing(vl_control_cgroup, p, &group);
 
     if (!vl_control_fork_may_log())
         return;
-    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, vl_control_server, VLOGNO(0031)
                  "site %s: limits changed from %s to %s%s%s%s",
                  conf->site->name, values_text(p, &job->before.now),
                  values_text(p, &job->after.now), why,
@@ -107,7 +100,7 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
     int i;
 
     for (i = 0; i < n; i++) {
-        if (vl_shm_snapshot(segment, vl_conf_get(jobs[i].s)->account, &now) != APR_SUCCESS)
+        if (vl_shm_snapshot(vl_control_shm, vl_conf_get(jobs[i].s)->account, &now) != APR_SUCCESS)
             return "shared memory cannot be read";
         jobs[i].before = jobs[i].after = now.override;
         vl_override_change(&jobs[i].after, &jobs[i].change);
@@ -116,7 +109,7 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
     if (failed)
         return failed;
     for (i = 0; i < n; i++) {
-        if (vl_shm_parent_change(segment, vl_conf_get(jobs[i].s)->account,
+        if (vl_shm_parent_change(vl_control_shm, vl_conf_get(jobs[i].s)->account,
                                  &jobs[i].change) != APR_SUCCESS)
             return "shared memory cannot be written";
         log_change(p, &jobs[i], why);
@@ -130,7 +123,7 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
 {
     vl_job_t job = { .s = s, .change = { .expire_us = now_us } };
     vl_account_snapshot_t now;
-    apr_int64_t next = vl_shm_snapshot(segment, vl_conf_get(s)->account, &now)
+    apr_int64_t next = vl_shm_snapshot(vl_control_shm, vl_conf_get(s)->account, &now)
                        == APR_SUCCESS ? vl_override_next_us(&now.override) : 0;
     const char *failed;
 
@@ -138,7 +131,7 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
         return 1;
     failed = vl_control_change(p, &job, 1, ": the time of the change is over");
     if (failed && vl_control_fork_may_log())
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0061)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_control_server, VLOGNO(0061)
                      "the time of a change is over, but the kernel refuses the former "
                      "value: %s. The next attempt follows in a minute", failed);
     return !failed;
@@ -151,10 +144,10 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us)
 
     if (!next_us || next_us > now_us)
         return next_us;
-    servers = vl_sites_servers(main_server);
+    servers = vl_sites_servers(vl_control_server);
     for (i = 0; i < servers->nelts; i++)
         all_done &= expire_site(p, APR_ARRAY_IDX(servers, i, server_rec *), now_us);
-    next_us = vl_shm_parent_next_us(segment);
+    next_us = vl_shm_parent_next_us(vl_control_shm);
     if (!all_done)
         next_us = now_us + RETRY_US;
     return next_us;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/vl_control_fork.h"
+#include "control/vl_control_int.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -9,6 +9,10 @@
 #include <apr_portable.h>
 
 #include "cgroup/vl_cgroup_file.h"
+
+server_rec *vl_control_server;
+vl_shm_t *vl_control_shm;
+const vl_cgroup_t *vl_control_cgroup;
 
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Threads that wait to fork. */
@@ -66,12 +70,12 @@ static void register_handlers(void)
     pthread_atfork(lock_for_fork, vl_control_fork_unlock, vl_control_fork_unlock);
 }
 
-void vl_control_fork_post_config(server_rec *main_server)
+void vl_control_fork_post_config(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if (!main_server->error_log
-        || apr_os_file_get(&log_fd, main_server->error_log) != APR_SUCCESS)
+    if (!vl_control_server->error_log
+        || apr_os_file_get(&log_fd, vl_control_server->error_log) != APR_SUCCESS)
         log_fd = -1;
     pthread_once(&once, register_handlers);
 }

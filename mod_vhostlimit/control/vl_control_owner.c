@@ -19,8 +19,6 @@ typedef struct owned_t {
     uid_t uid;
 } owned_t;
 
-static server_rec *main_server;
-static vl_shm_t *segment;
 static apr_array_header_t *owned;   /* of owned_t */
 
 /* Returns 0 if the site has no owner. */
@@ -42,20 +40,18 @@ static uid_t find_owner(const vl_site_t *site)
     return uid == ap_unixd_config.user_id ? 0 : uid;
 }
 
-int vl_control_owner_post_config(server_rec *s, vl_shm_t *shm)
+int vl_control_owner_post_config(void)
 {
-    const apr_array_header_t *servers = vl_sites_servers(s);
+    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
     int i, has_owners = 0;
 
-    main_server = s;
-    segment = shm;
-    owned = apr_array_make(s->process->pconf, 1, sizeof(owned_t));
+    owned = apr_array_make(vl_control_server->process->pconf, 1, sizeof(owned_t));
     for (i = 0; i < servers->nelts; i++) {
         owned_t site = { .s = APR_ARRAY_IDX(servers, i, server_rec *) };
         const vl_conf_t *conf = vl_conf_get(site.s);
 
         if (conf->owner != VL_OWNER_SANDBOX)
-            vl_shm_parent_unconfine(shm, conf->account, 0);
+            vl_shm_parent_unconfine(vl_control_shm, conf->account, 0);
         if (conf->owner == VL_OWNER_OFF)
             continue;
         has_owners = 1;
@@ -80,8 +76,8 @@ static const char *change(apr_pool_t *p, const vl_command_t *command, uid_t uid)
         if (conf->owner != VL_OWNER_SANDBOX || conf->sandbox == VL_SANDBOX_OFF)
             return apr_psprintf(p, "the administrator has not left the sandbox of site %s to its "
                                 "owner", conf->site->name);
-        vl_shm_parent_unconfine(segment, conf->account, !command->is_on);
-        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0082)
+        vl_shm_parent_unconfine(vl_control_shm, conf->account, !command->is_on);
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, vl_control_server, VLOGNO(0082)
                      "site %s: its owner (user %lu) has switched its sandbox %s",
                      conf->site->name, (unsigned long)uid, command->is_on ? "on" : "off");
         return NULL;
@@ -93,14 +89,14 @@ static const char *change(apr_pool_t *p, const vl_command_t *command, uid_t uid)
 static void put_site(vl_out_t *out, const server_rec *s)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    int is_off = vl_shm_is_unconfined(segment, conf->account);
+    int is_off = vl_shm_is_unconfined(vl_control_shm, conf->account);
 
     vl_out_printf(out, "{\"sandbox\":\"%s\",\"switched\":%s,\"may_switch\":%s,"
                   "\"held_permille\":%" APR_UINT64_T_FMT ",\"status\":",
                   vl_sandbox_mode_name(is_off ? VL_SANDBOX_OFF : (vl_sandbox_e)conf->sandbox),
                   is_off ? "true" : "false",
                   conf->owner == VL_OWNER_SANDBOX && conf->sandbox != VL_SANDBOX_OFF ? "true"
-                  : "false", vl_slot_held(segment));
+                  : "false", vl_slot_held(vl_control_shm));
     vl_status_json(out, vl_status_gather(out->pool, s, NULL));
     vl_out_text(out, "}");
 }

@@ -6,15 +6,12 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "control/vl_control_fork.h"
 #include "control/vl_control_int.h"
 
-static server_rec *main_server;
 static vl_plans_kept_t *plans;
 
-void vl_control_plans_post_config(server_rec *s, vl_plans_kept_t *kept)
+void vl_control_plans_post_config(vl_plans_kept_t *kept)
 {
-    main_server = s;
     plans = kept;
 }
 
@@ -39,7 +36,7 @@ static int has_plan(const server_rec *s, const vl_plan_state_t *state)
 static vl_job_t *site_jobs(apr_pool_t *p, const vl_plan_state_t *state,
                            const vl_override_t *after, int *ret_n)
 {
-    const apr_array_header_t *servers = vl_sites_servers(main_server);
+    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
     vl_job_t *jobs = apr_pcalloc(p, (apr_size_t)(servers->nelts + 1) * sizeof(*jobs));
     vl_key_e key;
     int i, n = 0;
@@ -103,7 +100,7 @@ apr_int64_t vl_control_plans_expire(apr_pool_t *p, apr_int64_t now_us)
         if (own && own <= now_us) {
             failed = change_state(p, state, &change, ": the time of the change is over");
             if (failed && vl_control_fork_may_log())
-                ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0062)
+                ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_control_server, VLOGNO(0062)
                              "plan %s: the time of a change is over, but the kernel refuses the "
                              "former value: %s. The next attempt follows in a minute", state->name,
                              failed);
@@ -143,7 +140,7 @@ static void put_keys(vl_out_t *out, unsigned keys, const vl_values_t *values)
 
 static void put_sites(vl_out_t *out, const vl_plan_state_t *state)
 {
-    const apr_array_header_t *servers = vl_sites_servers(main_server);
+    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
     const char *before = "";
     int i;
 
@@ -184,7 +181,7 @@ static void put_plan(vl_out_t *out, const vl_plan_t *plan)
 
 void vl_control_plans_json(vl_out_t *out, const char *name)
 {
-    const apr_array_header_t *all = vl_conf_get(main_server)->plans;
+    const apr_array_header_t *all = vl_conf_get(vl_control_server)->plans;
     const char *before = "\n";
     int i;
 
