@@ -23,8 +23,7 @@
 #include "control/vl_control.h"
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
-#include "config/vl_database_users.h"
-#include "config/vl_folders.h"
+#include "config/vl_owners.h"
 #include "config/vl_headtime.h"
 #include "config/vl_plans.h"
 #include "config/vl_sandboxes.h"
@@ -327,7 +326,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
                      "no descriptors for the cgroups of the last %u sites: their CGI "
                      "programs and busy threads stay in the server's cgroup. Raise "
                      "LimitNOFILE to %u", without_fds,
-                     vl_place_wanted_count(place) * 4 + 4);
+                     place->wanted * 4 + 4);
 }
 
 static void log_banner(server_rec *main_server, int accounts)
@@ -370,7 +369,7 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS)
         rv = vl_sandboxes_check(ptemp, main_server);
     if (rv == APR_SUCCESS)
-        rv = vl_database_users_check(pconf, main_server);
+        rv = vl_owners_check(pconf, main_server);
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
@@ -420,8 +419,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
-    vl_sampler_post_config(pconf, main_server, kept->shm, vl_folders_account,
-                           vl_database_users_account);
+    vl_sampler_post_config(pconf, main_server, kept->shm, vl_owners_of_folder,
+                           vl_owners_of_user);
     return OK;
 }
 

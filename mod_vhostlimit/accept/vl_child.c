@@ -18,7 +18,7 @@ void vl_child_init(const vl_child_t *child, int threads)
      *  - 5 for each thread (two for its client, a file, a back end, one spare), plus 100;
      *  - the open cgroup files;
      *  - one eventfd for each child process that can exist. */
-    reserved = (rlim_t)threads * 5 + 100 + vl_place_open_count(vl_child.place)
+    reserved = (rlim_t)threads * 5 + 100 + vl_child.place->open
                + vl_shm_columns(vl_child.shm);
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
         vl_child.max_lingering = APR_UINT32_MAX;

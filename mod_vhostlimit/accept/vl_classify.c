@@ -18,7 +18,7 @@
 #include "base/vl_clock.h"
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
-#include "config/vl_exempt.h"
+#include "config/vl_seen.h"
 #include "config/vl_remoteip.h"
 #include "accept/vl_peek.h"
 #include "config/vl_scratch.h"
@@ -262,7 +262,7 @@ static void identify(const char *bytes, apr_size_t len, int is_complete, apr_soc
         set_client(r, client);
     if (r && asks_remoteip && !has_header)
         vl_remoteip_apply(r);
-    ret_found->exempt = r && vl_exempt(r, r->headers_in);
+    ret_found->exempt = r && vl_seen_is_exempt(r, r->headers_in);
     ret_found->acme = is_validation(peek);
     if (conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, ret_found->account, ret_found->server, r,

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cgroup/vl_place.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cgroup/vl_cgroup_int.h"
-
-struct vl_place_t {
-    const vl_cgroup_t *cg;
-    apr_uint32_t max_open, open, wanted;
-    int server_fd;                      /* file of the server's group, or -1 */
-    const int **fds;                    /* group_t.fds, indexed by account */
-};
 
 static const int no_fds[1 + VL_CG_CONTROLLERS] = { -1, -1 };
 
@@ -94,29 +86,9 @@ apr_status_t vl_place_post_config_add(vl_place_t *place, apr_uint32_t account,
     return account == VL_PLACE_NONE ? APR_SUCCESS : n ? APR_ENOSPC : APR_ENOENT;
 }
 
-apr_uint32_t vl_place_open_count(const vl_place_t *place)
+static int enter(int fd)
 {
-    return place->open;
-}
-
-apr_uint32_t vl_place_wanted_count(const vl_place_t *place)
-{
-    return place->wanted;
-}
-
-int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account)
-{
-    return place->fds[account][0];
-}
-
-int vl_place_home_fd(const vl_place_t *place)
-{
-    return place->server_fd;
-}
-
-apr_status_t vl_place_enter(int fd)
-{
-    return write(fd, "0", 1) == 1 ? APR_SUCCESS : errno;
+    return write(fd, "0", 1) == 1;
 }
 
 void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
@@ -127,7 +99,7 @@ void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
     if (account == current_account)
         return;
     fd = account == VL_PLACE_NONE ? place->server_fd : place->fds[account][0];
-    if (fd >= 0 && vl_place_enter(fd) == APR_SUCCESS)
+    if (fd >= 0 && enter(fd))
         current_account = account;
 }
 
@@ -138,7 +110,7 @@ static void enter_in_child(void)
     int i;
 
     for (i = 1; i <= VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++)
-        vl_place_enter(fork_fds[i]);
+        enter(fork_fds[i]);
 }
 
 static void register_handler(void)

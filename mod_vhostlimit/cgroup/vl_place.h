@@ -15,7 +15,14 @@
 
 #include "cgroup/vl_cgroup.h"
 
-typedef struct vl_place_t vl_place_t;
+typedef struct vl_place_t {
+    const vl_cgroup_t *cg;
+    apr_uint32_t max_open, open;        /* descriptors */
+    apr_uint32_t wanted;                /* descriptors that all accounts need */
+    /* A thread that writes "0" to a file moves to its group; -1: there is none. */
+    int server_fd;                      /* file of the server's group, in which threads start */
+    const int **fds;                    /* group_t.fds, indexed by account */
+} vl_place_t;
 
 /* Instead of an account: none. */
 #define VL_PLACE_NONE ((apr_uint32_t)-1)
@@ -30,19 +37,6 @@ vl_place_t *vl_place_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
  * the account has no group. */
 apr_status_t vl_place_post_config_add(vl_place_t *place, apr_uint32_t account,
                                       const char *name);
-/* Return how many descriptors are open, and how many all accounts need. */
-apr_uint32_t vl_place_open_count(const vl_place_t *place);
-apr_uint32_t vl_place_wanted_count(const vl_place_t *place);
-
-/* Return the descriptor for vl_place_enter() of the account's group for threads, and of the
- * server's group, in which every thread starts.  -1: there is none, and threads do not
- * move. */
-int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account);
-int vl_place_home_fd(const vl_place_t *place);
-
-/* Moves the calling thread.  APR_ENOENT or ENODEV: the group has been removed. */
-apr_status_t vl_place_enter(int fd);
-
 /* Moves the calling thread to the account's group for threads, unless it is there already.
  * VL_PLACE_NONE: moves it back to the server's group. */
 void vl_place_thread(const vl_place_t *place, apr_uint32_t account);

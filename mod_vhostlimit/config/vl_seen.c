@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/vl_seen.h"
 
+#include <ap_expr.h>
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
+
+#include "config/vl_conf.h"
 
 /* Returns the path as ap_parse_uri() (protocol.c) finds it, and ap_process_request_internal()
  * (request.c) makes it before <Location> is compared. A path that httpd refuses there has some
@@ -68,4 +71,23 @@ void vl_seen_end(request_rec *r, const vl_seen_t *saved)
     r->err_headers_out = saved->err_headers_out;
     r->subprocess_env = saved->subprocess_env;
     r->notes = saved->notes;
+}
+
+int vl_seen_is_exempt(request_rec *r, apr_table_t *sent)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    const char *failed = NULL;
+    vl_seen_t saved;
+    int yes;
+
+    if (!conf->exempt)
+        return 0;
+    vl_seen_begin(r, sent, &saved);
+    yes = ap_expr_exec(r, conf->exempt, &failed);
+    vl_seen_end(r, &saved);
+    if (failed)
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0014)
+                      "VhostLimitExempt of site %s: %s; the request is not exempt",
+                      conf->site->name, failed);
+    return yes > 0 && !failed;
 }

@@ -21,4 +21,8 @@ typedef struct vl_seen_t {
 void vl_seen_begin(request_rec *r, apr_table_t *sent, vl_seen_t *ret_saved);
 void vl_seen_end(request_rec *r, const vl_seen_t *saved);
 
+/* Evaluates VhostLimitExempt of the request's vhost.  Returns 1 if the request is exempt: it is never
+ * queued and never refused.  An expression that fails exempts no request. */
+int vl_seen_is_exempt(request_rec *r, apr_table_t *sent);
+
 #endif

@@ -16,7 +16,7 @@
 #include "config/vl_conf.h"
 #include "core/vl_hosts.h"
 #include "config/vl_sharing.h"
-#include "config/vl_exempt.h"
+#include "config/vl_seen.h"
 #include "request/vl_request.h"
 #include "base/vl_private.h"
 
@@ -274,7 +274,7 @@ static int req_admit(request_rec *r)
     conn->server = NULL;
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
-    is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r, conn->sent);
+    is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_seen_is_exempt(r, conn->sent);
     found = vl_accounts_find(vl_child.shm, conf, r->hostname);
     account = account_of(conn, conf, found);
     __atomic_store_n(&(conn->master ? conn->master : conn)->account,

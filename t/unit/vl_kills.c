@@ -32,9 +32,9 @@ static void opens_descriptors(vl_cgroup_t *cg)
 
     ok(vl_place_post_config_add(place, 1, "a:80") == APR_SUCCESS,
        "descriptors for a");
-    open = vl_place_open_count(place);
-    ok(open > 1 && open - (vl_place_home_fd(place) >= 0)
-       == vl_place_wanted_count(place), "all of them are open");
+    open = place->open;
+    ok(open > 1 && open - (place->server_fd >= 0)
+       == place->wanted, "all of them are open");
 }
 
 /* The calls of `killed`. */
@@ -79,18 +79,23 @@ static int is_in(const char *account)
     return strstr(text, account) != NULL;
 }
 
+static int enter(int fd)
+{
+    return write(fd, "0", 1) == 1;
+}
+
 static void threads_enter_and_leave(vl_cgroup_t *cg)
 {
     vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
     int fd;
 
     vl_place_post_config_add(place, 1, "a:80");
-    fd = vl_place_thread_fd(place, 1);
-    ok(fd >= 0 && vl_place_home_fd(place) >= 0, "a thread has a group to enter");
-    ok(vl_place_enter(fd) == APR_SUCCESS && is_in("/a:80"), "in");
-    ok(vl_place_enter(vl_place_home_fd(place)) == APR_SUCCESS
+    fd = place->fds[1][0];
+    ok(fd >= 0 && place->server_fd >= 0, "a thread has a group to enter");
+    ok(enter(fd) && is_in("/a:80"), "in");
+    ok(enter(place->server_fd)
        && !is_in("/a:80"), "the thread returns to its own group");
-    ok(vl_place_thread_fd(place, 2) == -1, "b has no descriptor");
+    ok(place->fds[2][0] == -1, "b has no descriptor");
 }
 
 static void descriptors_are_bounded(vl_cgroup_t *cg)
@@ -100,7 +105,7 @@ static void descriptors_are_bounded(vl_cgroup_t *cg)
 
     for (i = 0; i < 4; i++)
         without += vl_place_post_config_add(place, i, "a:80") == APR_ENOSPC;
-    ok(without >= 2 && vl_place_open_count(place) <= 4,
+    ok(without >= 2 && place->open <= 4,
        "no more descriptors are open than allowed");
 }
 
@@ -114,7 +119,7 @@ static void a_group_that_is_gone(vl_cgroup_t *cg)
     vl_cgroup_add(same, "a:80", &none);
     vl_cgroup_add(same, "b:80", &none);
     vl_cgroup_remove_gone(same, NULL);
-    ok(vl_place_enter(vl_place_thread_fd(place, 1)) != APR_SUCCESS,
+    ok(!enter(place->fds[1][0]),
        "a removed group accepts no thread");
     vl_place_fork_for(place, 1);
     pid = fork();
