@@ -490,11 +490,11 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_meter_child_init(kept->shm);
     vl_request_child_init();
     apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
-    vl_waiters_child_init(pchild, kept->shm, vl_shm_capacity(kept->shm), threads,
+    vl_waiters_child_init(pchild, kept->shm, vl_shm_facts(kept->shm).capacity, threads,
                           vl_http2_workers(threads));
     vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
-                        vl_shm_capacity(kept->shm), vl_http2_workers(threads));
+                        vl_shm_facts(kept->shm).capacity, vl_http2_workers(threads));
     if (!vl_lease_parks())
         vl_engage_always(kept->shm);
     vl_accept_child_begin();

@@ -19,7 +19,7 @@ void vl_child_init(const vl_child_t *child, int threads)
      *  - the open cgroup files;
      *  - one eventfd for each child process that can exist. */
     reserved = (rlim_t)threads * 5 + 100 + vl_child.place->open
-               + vl_shm_columns(vl_child.shm);
+               + vl_shm_facts(vl_child.shm).columns;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
         vl_child.max_lingering = APR_UINT32_MAX;
     else

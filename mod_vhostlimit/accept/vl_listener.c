@@ -185,7 +185,7 @@ static apr_status_t accept_direct(void **csd, const ap_listen_rec *lr, apr_pool_
     if (fd < 0 || (apr_size_t)fd >= mpm.descriptors)
         return rv;
     mpm.direct[fd] = 1;
-    vl_engage_accepted(vl_child.shm);
+    vl_engage_accepted(vl_child.shm, 1);
     return rv;
 }
 

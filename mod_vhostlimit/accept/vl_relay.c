@@ -292,11 +292,9 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
         return;
     }
     from = head->acceptor - 1;
-    shm->cells[shm->self][account].running++;
-    shm->children[shm->self].running++;
+    vl_segment_hold_locked(shm, shm->self, account, 0, 1);
     set_taken_locked(shm, item->number);
-    shm->cells[from][account].running--;
-    shm->children[from].running--;
+    vl_segment_hold_locked(shm, from, account, 0, -1);
     /* The child process counts the request as any other. */
     shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;
     shm->head->calls -= (apr_uint32_t)item->grant.ticket.call;

@@ -48,7 +48,7 @@ static apr_status_t make_segment(server_rec *main_server,
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
                      "%u sites and %u hosts need more shared memory than there was "
                      "(for %u and %u): counters start again", accounts, hosts,
-                     *shm_capacity, vl_hosts_capacity(*shm));
+                     *shm_capacity, vl_hosts_count(*shm).max);
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     /* Twice the daemons: the MPM may start a replacement before the parent has noticed
      * the exit of a child process. */
@@ -156,7 +156,7 @@ apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
     apr_uint32_t hosts = count_hosts(main_server);
     apr_status_t rv = APR_ENOSPC;
 
-    if (*shm && accounts <= *capacity && hosts <= vl_hosts_capacity(*shm))
+    if (*shm && accounts <= *capacity && hosts <= vl_hosts_count(*shm).max)
         rv = enter_accounts(ptemp, main_server, *shm, 0);
     if (rv == APR_ENOSPC) {
         rv = make_segment(main_server, accounts, hosts, shm, capacity);

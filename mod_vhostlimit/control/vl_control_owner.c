@@ -96,7 +96,7 @@ static void put_site(vl_out_t *out, const server_rec *s)
                   vl_sandbox_mode_name(is_off ? VL_SANDBOX_OFF : (vl_sandbox_e)conf->sandbox),
                   is_off ? "true" : "false",
                   conf->owner == VL_OWNER_SANDBOX && conf->sandbox != VL_SANDBOX_OFF ? "true"
-                  : "false", vl_slot_held(vl_control_shm));
+                  : "false", vl_shm_facts(vl_control_shm).held);
     vl_status_json(out, vl_status_gather(out->pool, s, NULL));
     vl_out_text(out, "}");
 }

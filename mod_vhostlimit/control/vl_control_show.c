@@ -52,7 +52,7 @@ void vl_control_fleet_json(vl_out_t *out, int all)
     vl_out_text(out, ",\"clock_us\":");
     vl_out_number(out, (apr_uint64_t)vl_clock_us());
     vl_out_text(out, ",\"processors\":");
-    vl_out_number(out, vl_shm_processors(vl_control_shm));
+    vl_out_number(out, vl_shm_facts(vl_control_shm).processors);
     vl_out_text(out, ",\"sites\":[");
     do {
         n = vl_fleet_read(vl_control_shm, all, &account, readings);

@@ -60,25 +60,6 @@ static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uin
     __atomic_sub_fetch(&state->load, duty, __ATOMIC_RELAXED);
 }
 
-static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
-{
-    cell_t *cell = &shm->cells[c][account];
-    child_t *child = &shm->children[c];
-
-    cell->running += (apr_uint32_t)by;
-    child->running += (apr_uint32_t)by;
-    cell->streams += (apr_uint32_t)(by * stream);
-    child->streams += (apr_uint32_t)(by * stream);
-}
-
-/* Counts a thread that the account occupies without a slot (vl_slot.h). */
-static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
-{
-    shm->cells[c][account].occupied += (apr_uint32_t)by;
-    shm->children[c].occupied += (apr_uint32_t)by;
-    shm->accounts[account].occupied += (apr_uint32_t)by;
-}
-
 /* The request may end at any time, so the slot is taken first. */
 static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
 {
@@ -89,13 +70,13 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
     if (!(word & TASK_LISTED))
         return;
     task->charged = vl_fair_begin_now(&shm->queue, account);
-    hold(shm, c, account, stream, 1);
+    vl_segment_hold_locked(shm, c, account, stream, 1);
     if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
                                     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         uncount(shm, &shm->children[c], account, task->load, stream);
         return;
     }
-    hold(shm, c, account, stream, -1);
+    vl_segment_hold_locked(shm, c, account, stream, -1);
     vl_fair_cancel(&shm->queue, account, task->charged);
 }
 
@@ -330,18 +311,13 @@ void vl_engage_always(vl_shm_t *shm)
     engage(shm, VL_ENGAGED_ALWAYS);
 }
 
-void vl_engage_accepted(vl_shm_t *shm)
+void vl_engage_accepted(vl_shm_t *shm, int by)
 {
     child_t *child = &shm->children[shm->self];
 
-    __atomic_add_fetch(&child->accepted, 1, __ATOMIC_RELAXED);
-    if (threads_are_short(child))
+    __atomic_add_fetch(&child->accepted, by, __ATOMIC_RELAXED);
+    if (by > 0 && threads_are_short(child))
         engage(shm, VL_ENGAGED_THREADS);
-}
-
-void vl_engage_begun(vl_shm_t *shm)
-{
-    __atomic_sub_fetch(&shm->children[shm->self].accepted, 1, __ATOMIC_RELAXED);
 }
 
 /* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */
@@ -414,7 +390,7 @@ int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
     if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (word & TASK_DISOWNED) {
-        occupy(shm, shm->self, vl_duty_account(word), -1);
+        vl_segment_occupy_locked(shm, shm->self, vl_duty_account(word), -1);
         vl_dispatch_and_unlock(shm);
         return 0;
     }
@@ -439,8 +415,8 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
         && __atomic_compare_exchange_n(&task->account, &word, (word & ~TASK_ADOPTED)
                                        | (stream ? 0 : TASK_DISOWNED), 0,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        hold(shm, c, account, stream, -1);
-        occupy(shm, c, account, !stream);
+        vl_segment_hold_locked(shm, c, account, stream, -1);
+        vl_segment_occupy_locked(shm, c, account, !stream);
         vl_fair_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);

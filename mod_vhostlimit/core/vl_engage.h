@@ -66,10 +66,9 @@ int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1);
 void vl_engage_threads_are_short(vl_shm_t *shm);
 /* Engages the server until its next restart: this child has no acceptor. */
 void vl_engage_always(vl_shm_t *shm);
-/* Counts a connection that the MPM has accepted while the server is dormant, or uncounts it
+/* Counts a connection that the MPM has accepted while the server is dormant (by 1), or uncounts it (-1)
  * when its first request begins, or it ends. */
-void vl_engage_accepted(vl_shm_t *shm);
-void vl_engage_begun(vl_shm_t *shm);
+void vl_engage_accepted(vl_shm_t *shm, int by);
 
 /* Lists a request in entry i of the table of tasks (vl_duty_take()), and counts it as admitted.
  * stream: it uses no thread of the MPM. Returns 0, and engages the server, if the request has to

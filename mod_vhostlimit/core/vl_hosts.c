@@ -440,7 +440,7 @@ void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
 
 vl_hosts_count_t vl_hosts_count(const vl_shm_t *shm)
 {
-    vl_hosts_count_t count;
+    vl_hosts_count_t count = { .max = shm->hosts->max };
 
     count.limit = load(&shm->hosts->limit);
     count.named = load(&shm->hosts->named);
@@ -462,11 +462,6 @@ void vl_hosts_post_config_limit(vl_shm_t *shm, apr_uint32_t limit)
 {
     shm->hosts->capped = 0;
     store(&shm->hosts->limit, limit < shm->hosts->max ? limit : shm->hosts->max);
-}
-
-apr_uint32_t vl_hosts_capacity(const vl_shm_t *shm)
-{
-    return shm->hosts->max;
 }
 
 void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site)

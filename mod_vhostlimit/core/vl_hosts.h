@@ -89,9 +89,9 @@ typedef struct vl_hosts_sum_t {
 void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
                   vl_hosts_sum_t *ret_sum);
 
-/* Numbers of the status page. */
+/* Numbers of the status page. max: entries that the segment was made for. */
 typedef struct vl_hosts_count_t {
-    apr_uint32_t limit, named;
+    apr_uint32_t max, limit, named;
     apr_uint64_t beyond;
 } vl_hosts_count_t;
 vl_hosts_count_t vl_hosts_count(const vl_shm_t *shm);
@@ -101,8 +101,6 @@ void vl_hosts_post_config_init(vl_shm_t *shm, apr_uint32_t max, apr_uint32_t buc
 /* Sets the number of names at once, at most the number that the segment was made
  * for. */
 void vl_hosts_post_config_limit(vl_shm_t *shm, apr_uint32_t limit);
-/* Returns the number of entries that the segment was made for. */
-apr_uint32_t vl_hosts_capacity(const vl_shm_t *shm);
 /* Copies the limits, leases and classes of the site to its hosts. Parent; takes the lock for
  * a batch of hosts at a time. */
 void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site);

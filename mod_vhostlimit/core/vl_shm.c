@@ -442,22 +442,15 @@ vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
     return shm->clients;
 }
 
-apr_uint32_t vl_shm_processors(const vl_shm_t *shm)
+vl_facts_t vl_shm_facts(const vl_shm_t *shm)
 {
-    return shm->head->processors;
-}
+    const head_t *head = shm->head;
+    const vl_facts_t facts = {
+        .capacity = head->capacity, .columns = head->children, .processors = head->processors,
+        .created_us = head->created, .slots = __atomic_load_n(&head->queue.slots, __ATOMIC_RELAXED),
+        .is_auto = __atomic_load_n(&head->queue.by_duty, __ATOMIC_RELAXED),
+        .held = __atomic_load_n(&head->queue.load, __ATOMIC_RELAXED)
+    };
 
-apr_uint32_t vl_shm_capacity(const vl_shm_t *shm)
-{
-    return shm->head->capacity;
-}
-
-apr_uint32_t vl_shm_columns(const vl_shm_t *shm)
-{
-    return shm->head->children;
-}
-
-apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
-{
-    return shm->head->created;
+    return facts;
 }

@@ -45,14 +45,24 @@ typedef struct vl_account_snapshot_t {
     apr_uint64_t waits[VL_WAIT_BUCKETS];    /* see vl_metrics_wait_bucket() */
 } vl_account_snapshot_t;
 
+/* What the segment was made for, and its slots. */
+typedef struct vl_facts_t {
+    apr_uint32_t capacity;      /* accounts that it can hold, of sites and hosts */
+    apr_uint32_t columns;       /* most children, old generations included. Every child has one
+                                 * descriptor for each of them */
+    apr_uint32_t processors;    /* that the server may use */
+    apr_int64_t created_us;     /* when the server started, in microseconds (Unix) */
+    apr_uint32_t slots;         /* of the server */
+    int is_auto;                /* VhostLimitSlots is auto */
+    apr_uint64_t held;          /* by running requests, permille of a slot */
+} vl_facts_t;
+
 /* Creates the segment. sites and hosts: maximum numbers of accounts of sites and of hosts
  * (vl_hosts.h). children: maximum number of children alive at once, old generations
  * included. */
 apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t sites,
                                        apr_uint32_t hosts, apr_uint32_t children,
                                        vl_shm_t **ret_shm);
-/* Returns the number of accounts that the segment can hold, of sites and hosts. */
-apr_uint32_t vl_shm_capacity(const vl_shm_t *shm);
 
 /* Destroys the segment in the parent, when no later child will need it. */
 void vl_shm_post_config_destroy(vl_shm_t *shm);
@@ -107,13 +117,7 @@ int vl_shm_is_unconfined(const vl_shm_t *shm, apr_uint32_t account);
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the table of clients. */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
-/* Returns the number of processors that the server may use. */
-apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
-/* Returns the maximum number of children, old generations included. Every child has one
- * descriptor for each of them. */
-apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
-/* Returns the time when the segment was created, i.e. when the server started, in
- * microseconds (Unix). */
-apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
+/* Takes no lock. */
+vl_facts_t vl_shm_facts(const vl_shm_t *shm);
 
 #endif

@@ -8,32 +8,20 @@
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    cell_t *cell = &shm->cells[shm->self][account];
-    child_t *child = &shm->children[shm->self];
-
     ticket->account = account;
     ticket->charged = vl_fair_begin_now(&shm->queue, account);
     ticket->stream = stream;
     ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
-    cell->running++;
-    child->running++;
-    cell->streams += (apr_uint32_t)stream;
-    child->streams += (apr_uint32_t)stream;
+    vl_segment_hold_locked(shm, shm->self, account, stream, 1);
 }
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    cell_t *cell = &shm->cells[shm->self][ticket->account];
-    child_t *child = &shm->children[shm->self];
-
-    cell->running--;
-    child->running--;
-    cell->streams -= ticket->stream;
-    child->streams -= ticket->stream;
-    child->calls -= ticket->call;
+    vl_segment_hold_locked(shm, shm->self, ticket->account, ticket->stream, -1);
+    shm->children[shm->self].calls -= ticket->call;
     shm->head->calls -= ticket->call;
-    child->ended++;
+    shm->children[shm->self].ended++;
 }
 
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
@@ -466,18 +454,11 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 
 /* --- threads without a slot ------------------------------------------------ */
 
-static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
-{
-    shm->cells[shm->self][account].occupied += (apr_uint32_t)by;
-    shm->children[shm->self].occupied += (apr_uint32_t)by;
-    shm->accounts[account].occupied += (apr_uint32_t)by;
-}
-
 void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    occupy_locked(shm, account, 1);
+    vl_segment_occupy_locked(shm, shm->self, account, 1);
     vl_segment_unlock(shm);
 }
 
@@ -496,10 +477,10 @@ apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
 
     if (rv != APR_SUCCESS)
         return rv;
-    occupy_locked(shm, account, 1);
+    vl_segment_occupy_locked(shm, shm->self, account, 1);
     if (is_limited(shm, account)
         && vl_admit_is_exceeded(shm, account)) {
-        occupy_locked(shm, account, -1);
+        vl_segment_occupy_locked(shm, shm->self, account, -1);
         rv = APR_EAGAIN;
     }
     vl_segment_unlock(shm);
@@ -510,7 +491,7 @@ void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    occupy_locked(shm, account, -1);
+    vl_segment_occupy_locked(shm, shm->self, account, -1);
     vl_dispatch_and_unlock(shm);
 }
 
@@ -525,16 +506,14 @@ void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
 }
 
 /* Only this child changes these two counts. */
-void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by)
+void vl_slot_count_in_mpm(vl_shm_t *shm, apr_uint32_t account, int has_thread, int by)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_add_fetch(&shm->cells[shm->self][account].thread_waiters, by, __ATOMIC_RELAXED);
-}
+    cell_t *cell;
 
-void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_add_fetch(&shm->cells[shm->self][account].parked, by, __ATOMIC_RELAXED);
+    if (shm->self == NO_CHILD)
+        return;
+    cell = &shm->cells[shm->self][account];
+    __atomic_add_fetch(has_thread ? &cell->thread_waiters : &cell->parked, by, __ATOMIC_RELAXED);
 }
 
 static apr_uint32_t load(const apr_uint32_t *count)
@@ -557,7 +536,7 @@ int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 1;
-    occupy_locked(shm, account, 1);
+    vl_segment_occupy_locked(shm, shm->self, account, 1);
     may_grow = !shm->head->acceptor || !is_limited(shm, account)
                || vl_admit_process(shm, account);
     vl_segment_unlock(shm);
@@ -639,17 +618,3 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
                            __ATOMIC_RELAXED);
 }
 
-int vl_slot_is_auto(const vl_shm_t *shm)
-{
-    return __atomic_load_n(&shm->head->queue.by_duty, __ATOMIC_RELAXED);
-}
-
-apr_uint64_t vl_slot_held(const vl_shm_t *shm)
-{
-    return __atomic_load_n(&shm->head->queue.load, __ATOMIC_RELAXED);
-}
-
-apr_uint32_t vl_slot_count(const vl_shm_t *shm)
-{
-    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
-}

@@ -163,13 +163,11 @@ void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account);
 /* The slot that is held belongs to a stream, which uses no thread of the MPM. */
 void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Adds `by` to the number of the account's thread waiters in this child. They need no other
- * thread when they are granted a slot. Call it before they are counted as waiting, and with -1
- * when they no longer wait. Takes no lock: the waiters lock. */
-void vl_slot_count_thread_waiters(vl_shm_t *shm, apr_uint32_t account, int by);
-/* The same for connections that are parked in the MPM (vl_waiter_t.in_mpm is set). They need a
- * thread of the MPM, but the MPM need not accept them. */
-void vl_slot_count_parked(vl_shm_t *shm, apr_uint32_t account, int by);
+/* Adds `by` to the number of the account's waiters that the MPM has (vl_waiter_t.in_mpm is set):
+ * thread waiters need no other thread when they are granted a slot; parked connections need one, but
+ * the MPM need not accept them. Call it before they are counted as waiting, and with -1 when they no
+ * longer wait. Takes no lock: the waiters lock. */
+void vl_slot_count_in_mpm(vl_shm_t *shm, apr_uint32_t account, int has_thread, int by);
 /* Returns 1 if requests are queued and one account could not get any more threads of this
  * child (vl_admit.h). Prefork: returns 1 if no process is free, and `max` processes
  * exist or requests are queued. Takes no lock, so the answer is not exact. */
@@ -198,11 +196,5 @@ void vl_slot_set_mpm(vl_shm_t *shm, apr_uint32_t processes, apr_uint32_t spare);
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the queue limit of the account. 0: its requests never wait. Takes no lock. */
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
-/* Returns what running requests hold, permille of a slot. Takes no lock. */
-apr_uint64_t vl_slot_held(const vl_shm_t *shm);
-/* Returns the number of slots of the server. Takes no lock. */
-apr_uint32_t vl_slot_count(const vl_shm_t *shm);
-/* Returns 1 if VhostLimitSlots is auto. Takes no lock. */
-int vl_slot_is_auto(const vl_shm_t *shm);
 
 #endif

@@ -263,7 +263,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     thread_waiter_t *tw = (thread_waiter_t *)waiter;
 
-    vl_slot_count_thread_waiters(here.shm, waiter->account, -1);
+    vl_slot_count_in_mpm(here.shm, waiter->account, 1, -1);
     tw->done = 1;
     tw->grant.holds = ticket != NULL;
     if (ticket)
@@ -351,7 +351,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stre
     pthread_condattr_destroy(&attr);
     pool->total++;
     pool->by_account[account]++;
-    vl_slot_count_thread_waiters(here.shm, account, 1);
+    vl_slot_count_in_mpm(here.shm, account, 1, 1);
     if (grant->given_back) {
         vl_waiters_put_back_locked(&tw.waiter);
         take_granted_locked();

@@ -448,7 +448,7 @@ static void take_round(sampler_t *s)
 
 static void allocate(sampler_t *s, apr_pool_t *p)
 {
-    apr_uint32_t accounts = vl_shm_capacity(s->shm), children = vl_shm_columns(s->shm);
+    apr_uint32_t accounts = vl_shm_facts(s->shm).capacity, children = vl_shm_facts(s->shm).columns;
 
     /* Of large blocks, pages that are never written use no memory. */
     s->seen = vl_pages_make(p, (apr_size_t)children * VL_TASKS_MAX, sizeof(*s->seen));

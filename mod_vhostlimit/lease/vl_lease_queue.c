@@ -233,10 +233,7 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 
 static void count_queued_locked(vl_lease_t *lease, int by)
 {
-    if (lease->state == RUNNING)
-        vl_slot_count_thread_waiters(vl_leases.shm, lease->waiter.account, by);
-    else
-        vl_slot_count_parked(vl_leases.shm, lease->waiter.account, by);
+    vl_slot_count_in_mpm(vl_leases.shm, lease->waiter.account, lease->state == RUNNING, by);
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */

@@ -25,7 +25,7 @@ static const char *limit_name(char *text, apr_size_t size,
     if (is_at_concurrency(event))
         apr_snprintf(text, size, "VhostLimitConcurrency %u", event->limits.concurrency);
     else
-        apr_snprintf(text, size, "its share of the server (%u slots)", vl_slot_count(segment));
+        apr_snprintf(text, size, "its share of the server (%u slots)", vl_shm_facts(segment).slots);
     return text;
 }
 

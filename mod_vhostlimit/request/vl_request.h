@@ -117,14 +117,14 @@ typedef struct conn_t {
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
 
-/* A request of the connection has begun, or it ends (vl_engage_begun()). */
+/* A request of the connection has begun, or it ends (vl_engage_accepted()). */
 static inline void vl_request_conn_begun(conn_t *conn)
 {
     if (!conn->is_accepted && !conn->must_wait)
         return;
     conn->must_wait = conn->is_accepted;
     if (conn->is_accepted)
-        vl_engage_begun(vl_child.shm);
+        vl_engage_accepted(vl_child.shm, -1);
     conn->is_accepted = 0;
 }
 

@@ -479,7 +479,7 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->schema = VL_STATUS_SCHEMA;
     page->module = VL_VERSION;
     page->mpm = ap_show_mpm();
-    page->started_us = (apr_uint64_t)vl_shm_created_us(segment);
+    page->started_us = (apr_uint64_t)vl_shm_facts(segment).created_us;
     page->now_us = (apr_uint64_t)apr_time_now();
     page->configured_us = configured_us;
     page->children_lost = __atomic_load_n(&children_lost, __ATOMIC_RELAXED);
@@ -487,9 +487,9 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->uptime_s = (page->now_us - page->started_us) / APR_USEC_PER_SEC;
     page->children = vl_shm_child_count(segment);
     page->workers = count_workers();
-    page->slots = vl_slot_count(segment);
-    page->slots_auto = (apr_uint64_t)vl_slot_is_auto(segment);
-    page->processors = vl_shm_processors(segment);
+    page->slots = vl_shm_facts(segment).slots;
+    page->slots_auto = (apr_uint64_t)vl_shm_facts(segment).is_auto;
+    page->processors = vl_shm_facts(segment).processors;
     page->cgroup.backend = vl_cgroup_backend(cgroup);
     page->cgroup.path = vl_cgroup_path(cgroup);
     page->cgroup.reason = vl_cgroup_reason(cgroup);

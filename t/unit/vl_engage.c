@@ -155,7 +155,7 @@ static void a_dead_child_leaves_nothing(void)
 {
     start(8);
     vl_engage_list(shm, 0, a, -1, 0);
-    vl_engage_accepted(shm);
+    vl_engage_accepted(shm, 1);
     ok(vl_shm_parent_reclaim(shm, getpid()) == 1, "one request is lost");
     ok(!running(a) && !vl_engage_state(shm).load && !vl_engage_state(shm).sites && valid(shm), "nothing is left");
 }

@@ -49,7 +49,7 @@ static void a_slot_is_granted_and_released(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket, other;
 
-    ok(vl_slot_count(shm) == 1, "the number of slots is as set");
+    ok(vl_shm_facts(shm).slots == 1, "the number of slots is as set");
     ok(!vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_EAGAIN,
        "without queued requests nothing is granted");
     ok(waits(shm, a, 2) && vl_slot_granted(shm),
@@ -456,12 +456,12 @@ static void automatic_slots(void)
 {
     vl_shm_t *shm = alone(0, 1000);
 
-    ok(vl_slot_count(shm) == vl_shm_processors(shm) * VL_AUTO_PER_CPU,
+    ok(vl_shm_facts(shm).slots == vl_shm_facts(shm).processors * VL_AUTO_PER_CPU,
        "automatic slots go by the processors");
     vl_slot_set(shm, 17);
-    ok(vl_slot_count(shm) == 17, "a configured number holds");
+    ok(vl_shm_facts(shm).slots == 17, "a configured number holds");
     vl_slot_set(shm, 0);
-    ok(vl_slot_count(shm) == vl_shm_processors(shm) * VL_AUTO_PER_CPU, "and goes");
+    ok(vl_shm_facts(shm).slots == vl_shm_facts(shm).processors * VL_AUTO_PER_CPU, "and goes");
 }
 
 /* Sets the duty of an account, as the sampler does. */

@@ -368,12 +368,12 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
-    vl_slot_count_thread_waiters(&one, a, 1);
+    vl_slot_count_in_mpm(&one, a, 1, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
        && vl_slot_only_in_mpm(&one),
        "a paused child is granted as many slots as it has thread waiters");
-    vl_slot_count_thread_waiters(&one, a, -1);
+    vl_slot_count_in_mpm(&one, a, 1, -1);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "a paused child is granted no more");
     vl_shm_child_pause(&one, 0);

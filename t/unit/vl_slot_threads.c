@@ -22,10 +22,10 @@ static void a_waiting_thread_is_granted(void)
     vl_ticket_t ticket;
 
     vl_slot_occupy(shm, a);
-    vl_slot_count_thread_waiters(shm, a, 1);
+    vl_slot_count_in_mpm(shm, a, 1, 1);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS, "it gets a slot");
-    vl_slot_count_thread_waiters(shm, a, -1);
+    vl_slot_count_in_mpm(shm, a, 1, -1);
     vl_slot_unoccupy(shm, a);
     end(shm, &ticket, 5);
     ok(is_empty(shm), "the segment is empty");
