@@ -25,64 +25,36 @@ rejected() { # <line> <sentence>   by the server
   like "$output" "$2" "error for: $1"
 }
 
-@test "VhostLimit accepts On, Off and DryRun in upper and lower case" {
-  accepted 'VhostLimit On' 'VhostLimit off' 'VhostLimit DRYRUN'
+# The values of a directive that are accepted, and the error for others. A value with a blank is
+# in quotation marks, which the error does not have.
+takes() { # <directive> <error> <accepted value>... -- <other value>...
+  local name=$1 error=$2 value lines=()
+  shift 2
+  while [[ $1 != -- ]]; do lines+=("$name $1"); shift; done
+  accepted "${lines[@]}"
+  for value in "${@:2}"; do rejected "$name $value" "$name: '${value//\"/}' $error"; done
 }
 
-@test "VhostLimit: the error lists the accepted values" {
-  rejected 'VhostLimit maybe' "VhostLimit: 'maybe' is not one of On, Off, DryRun"
-  rejected 'VhostLimit "On "' "VhostLimit: 'On ' is not one of On, Off, DryRun"
+@test "VhostLimit is On, Off or DryRun, in upper or lower case" {
+  takes VhostLimit 'is not one of On, Off, DryRun' On off DRYRUN -- maybe '"On "'
 }
 
-@test "VhostLimitConcurrency accepts 0 to 1000000" {
-  accepted 'VhostLimitConcurrency 0' 'VhostLimitConcurrency 1' 'VhostLimitConcurrency 1000000'
+@test "VhostLimitConcurrency is 0 to 1000000" {
+  takes VhostLimitConcurrency 'is not a whole number from 0 to 1000000' 0 1 1000000 -- \
+    abc -1 1000001 1.5 5x '" 5"' 99999999999999999999 0x10
 }
 
-@test "VhostLimitConcurrency rejects other numbers and words" {
-  local value
-  for value in abc -1 1000001 1.5 5x '" 5"' 99999999999999999999 0x10; do
-    rejected "VhostLimitConcurrency $value" \
-      "VhostLimitConcurrency: '${value//\"/}' is not a whole number from 0 to 1000000"
-  done
+@test "VhostLimitStatusCode is 503, 429 or 508" {
+  takes VhostLimitStatusCode 'is not one of 503, 429, 508' 503 429 508 -- 404 50 5030 abc 200
 }
 
-@test "VhostLimitStatusCode accepts 503, 429 and 508" {
-  accepted 'VhostLimitStatusCode 503' 'VhostLimitStatusCode 429' 'VhostLimitStatusCode 508'
+@test "VhostLimitRetryAfter is auto, off or 1 to 86400" {
+  takes VhostLimitRetryAfter 'is not auto, off or a whole number of seconds from 1 to 86400' auto Off 1 86400 -- \
+    0 86401 -5 soon 10s
 }
 
-@test "VhostLimitStatusCode: the error lists the accepted values" {
-  local value
-  for value in 404 50 5030 abc 200; do
-    rejected "VhostLimitStatusCode $value" "VhostLimitStatusCode: '$value' is not one of 503, 429, 508"
-  done
-}
-
-@test "VhostLimitRetryAfter accepts auto, off and 1 to 86400" {
-  accepted 'VhostLimitRetryAfter auto' 'VhostLimitRetryAfter Off' 'VhostLimitRetryAfter 1' \
-    'VhostLimitRetryAfter 86400'
-}
-
-@test "VhostLimitRetryAfter: the error lists the accepted values" {
-  local value
-  for value in 0 86401 -5 soon 10s; do
-    rejected "VhostLimitRetryAfter $value" \
-      "VhostLimitRetryAfter: '$value' is not auto, off or a whole number of seconds from 1 to 86400"
-  done
-}
-
-@test "VhostLimitCgroup accepts auto, off and a path" {
-  accepted 'VhostLimitCgroup auto' 'VhostLimitCgroup off' 'VhostLimitCgroup /web/vhosts'
-}
-
-@test "VhostLimitCgroup rejects a path that is not absolute" {
-  local value
-  for value in x web/vhosts ./x; do
-    rejected "VhostLimitCgroup $value" "VhostLimitCgroup: '$value' is not auto, off or an absolute cgroup path"
-  done
-}
-
-@test "VhostLimitCgroup rejects a path with .." {
-  rejected 'VhostLimitCgroup /../x' "VhostLimitCgroup: '/../x' is not"
+@test "VhostLimitCgroup is auto, off or an absolute path without .." {
+  takes VhostLimitCgroup 'is not auto, off or an absolute cgroup path' auto off /web/vhosts -- x web/vhosts ./x /../x
 }
 
 @test "VhostLimitDatabaseUser accepts names and beginnings of names, of one site only" {
@@ -103,100 +75,45 @@ rejected() { # <line> <sentence>   by the server
   is "$status" 0
 }
 
-@test "VhostLimitWeight accepts 1 to 10000" {
-  accepted 'VhostLimitWeight 1' 'VhostLimitWeight 100' 'VhostLimitWeight 10000'
+@test "VhostLimitWeight is 1 to 10000" {
+  takes VhostLimitWeight 'is not a whole number from 1 to 10000' 1 100 10000 -- 0 10001 -1 heavy 1.5 50%
 }
 
-@test "VhostLimitWeight: the error names the accepted range" {
+@test "VhostLimitQueue is 0 to 1000000, and a time from 1ms to 1h" {
   local value
-  for value in 0 10001 -1 heavy 1.5 50%; do
-    rejected "VhostLimitWeight $value" \
-      "VhostLimitWeight: '$value' is not a whole number from 1 to 10000"
-  done
-}
-
-@test "VhostLimitQueue accepts 0 to 1000000, and a time from 1ms to 1h" {
-  accepted 'VhostLimitQueue 0' 'VhostLimitQueue 1000000' 'VhostLimitQueue 5 1ms' \
-    'VhostLimitQueue 5 10' 'VhostLimitQueue 5 10s' 'VhostLimitQueue 5 2min' 'VhostLimitQueue 5 1h'
-}
-
-@test "VhostLimitQueue: the error for a number names the accepted range" {
-  local value
-  for value in -1 1000001 many 5.5; do
-    rejected "VhostLimitQueue $value 5s" \
-      "VhostLimitQueue: '$value' is not a whole number from 0 to 1000000"
-  done
-}
-
-@test "VhostLimitQueue: the error for a time names the accepted range" {
-  local value
+  takes VhostLimitQueue 'is not a whole number from 0 to 1000000' 0 1000000 '5 1ms' '5 10' '5 10s' '5 2min' '5 1h' -- \
+    -1 1000001 many 5.5
   for value in 0 0ms 3601 2h -5s soon 5parsec; do
     rejected "VhostLimitQueue 100 $value" "VhostLimitQueue: '$value' is not a time from 1ms to 1h"
   done
-}
-
-@test "VhostLimitQueue needs one or two arguments" {
   rejected 'VhostLimitQueue' 'VhostLimitQueue takes 1-2 arguments'
   rejected 'VhostLimitQueue 1 2 3' 'VhostLimitQueue takes 1-2 arguments'
 }
 
-@test "VhostLimitSlots accepts auto and 1 to 100000" {
-  accepted 'VhostLimitSlots auto' 'VhostLimitSlots Auto' 'VhostLimitSlots 1' 'VhostLimitSlots 100000'
+@test "VhostLimitSlots is auto or 1 to 100000" {
+  takes VhostLimitSlots 'is not auto or a whole number from 1 to 100000' auto Auto 1 100000 -- 0 100001 -1 off 2.5
 }
 
-@test "VhostLimitSlots: the error lists the accepted values" {
-  local value
-  for value in 0 100001 -1 off 2.5; do
-    rejected "VhostLimitSlots $value" \
-      "VhostLimitSlots: '$value' is not auto or a whole number from 1 to 100000"
-  done
+@test "VhostLimitCPU is none or 1% to 100000%" {
+  takes VhostLimitCPU 'is not none or a whole percentage from 1% to 100000%' none 0 1% 100000% -- \
+    25 % 0% 100001% -5% 2.5% 25%% '"25 %"' half
 }
 
-@test "VhostLimitCPU accepts none and 1% to 100000%" {
-  accepted 'VhostLimitCPU none' 'VhostLimitCPU 0' 'VhostLimitCPU 1%' 'VhostLimitCPU 100000%'
+@test "VhostLimitMemory is none or bytes with K, M or G" {
+  takes VhostLimitMemory 'is not none or a number of bytes from 1024K to 1048576G' none 0 1048576 1024k 512M 1048576G -- \
+    1048575 1023K 1048577G 1T 1MB M -1M 1.5G 0M lots 99999999999999999999
 }
 
-@test "VhostLimitCPU: the error lists the accepted values" {
-  local value
-  for value in 25 % 0% 100001% -5% 2.5% 25%% '"25 %"' half; do
-    rejected "VhostLimitCPU $value" \
-      "VhostLimitCPU: '${value//\"/}' is not none or a whole percentage from 1% to 100000%"
-  done
+@test "VhostLimitProcesses is none or 1 to 4194304" {
+  takes VhostLimitProcesses 'is not none, 0 or a whole number from 1 to 4194304' none 1 4194304 -- 4194305 -1 few 1k
 }
 
-@test "VhostLimitMemory accepts none and bytes with K, M or G" {
-  accepted 'VhostLimitMemory none' 'VhostLimitMemory 0' 'VhostLimitMemory 1048576' \
-    'VhostLimitMemory 1024k' 'VhostLimitMemory 512M' 'VhostLimitMemory 1048576G'
+@test "VhostLimitIO is none or bytes per second" {
+  takes VhostLimitIO 'is not none or a number of bytes from 1K to 1048576G' none 1K 10M 1048576 -- 1023 10M/s
 }
 
-@test "VhostLimitMemory: the error lists the accepted values" {
-  local value
-  for value in 1048575 1023K 1048577G 1T 1MB M -1M 1.5G 0M lots 99999999999999999999; do
-    rejected "VhostLimitMemory $value" "VhostLimitMemory: '$value' is not none or a number of bytes from 1024K to 1048576G"
-  done
-}
-
-@test "VhostLimitProcesses accepts none and 1 to 4194304" {
-  accepted 'VhostLimitProcesses none' 'VhostLimitProcesses 1' 'VhostLimitProcesses 4194304'
-}
-
-@test "VhostLimitProcesses: the error lists the accepted values" {
-  local value
-  for value in 4194305 -1 few 1k; do
-    rejected "VhostLimitProcesses $value" \
-      "VhostLimitProcesses: '$value' is not none, 0 or a whole number from 1 to 4194304"
-  done
-}
-
-@test "VhostLimitIO accepts none and bytes per second; the error lists them" {
-  accepted 'VhostLimitIO none' 'VhostLimitIO 1K' 'VhostLimitIO 10M' 'VhostLimitIO 1048576'
-  rejected 'VhostLimitIO 1023' "VhostLimitIO: '1023' is not none or a number of bytes from 1K to 1048576G"
-  rejected 'VhostLimitIO 10M/s' "VhostLimitIO: '10M/s' is not none"
-}
-
-@test "VhostLimitOnError accepts open and closed; the error lists them" {
-  accepted 'VhostLimitOnError open' 'VhostLimitOnError Closed'
-  rejected 'VhostLimitOnError 1' "VhostLimitOnError: '1' is not one of open, closed"
+@test "VhostLimitOnError is open or closed" {
+  takes VhostLimitOnError 'is not one of open, closed' open Closed -- 1
 }
 
 @test "each directive with one argument rejects none and two" {

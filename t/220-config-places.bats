@@ -20,34 +20,19 @@ refused_inside() { # <opening> <closing>   each directive; the message names it
   done
 }
 
-@test "no directive is allowed in <Directory>" {
+@test "no directive is allowed in <Directory>, <Location> and <Files>" {
   refused_inside '<Directory "/">' '</Directory>'
-}
-
-@test "no directive is allowed in <Location>" {
   refused_inside '<Location "/x">' '</Location>'
-}
-
-@test "no directive is allowed in <Files>" {
   refused_inside '<Files "x">' '</Files>'
 }
 
-@test "VhostLimitCgroup in a vhost stops the start" {
-  check_config -v 'a VhostLimitCgroup off'
-  isnt "$status" 0
-  like "$output" 'VhostLimitCgroup (cannot occur|not allowed)'
-}
-
-@test "VhostLimitSlots in a vhost stops the start" {
-  check_config -v 'a VhostLimitSlots 4'
-  isnt "$status" 0
-  like "$output" 'VhostLimitSlots (cannot occur|not allowed)'
-}
-
-@test "VhostLimitOnError in a vhost stops the start" {
-  check_config -v 'a VhostLimitOnError open'
-  isnt "$status" 0
-  like "$output" 'VhostLimitOnError (cannot occur|not allowed)'
+@test "VhostLimitCgroup, VhostLimitSlots and VhostLimitOnError in a vhost stop the start" {
+  local line
+  for line in 'VhostLimitCgroup off' 'VhostLimitSlots 4' 'VhostLimitOnError open'; do
+    check_config -v "a $line"
+    isnt "$status" 0
+    like "$output" "${line% *} (cannot occur|not allowed)"
+  done
 }
 
 @test "no directive is allowed in .htaccess" {

@@ -38,32 +38,10 @@ caps_on() { # <mpm>
   is "$(get a /)" 200
 }
 
-@test "event: requests of all kinds are counted and end" {
-  requires event
-  counts_on event
+@test "on each MPM requests of all kinds are counted and end" {
+  on_each_mpm counts_on
 }
 
-@test "worker: requests of all kinds are counted and end" {
-  requires worker
-  counts_on worker
-}
-
-@test "prefork: requests of all kinds are counted and end" {
-  requires prefork
-  counts_on prefork
-}
-
-@test "event: a sixth request is refused with VhostLimitConcurrency 5" {
-  requires event
-  caps_on event
-}
-
-@test "worker: a sixth request is refused with VhostLimitConcurrency 5" {
-  requires worker
-  caps_on worker
-}
-
-@test "prefork: a sixth request is refused with VhostLimitConcurrency 5" {
-  requires prefork
-  caps_on prefork
+@test "on each MPM a sixth request is refused with VhostLimitConcurrency 5" {
+  on_each_mpm caps_on
 }

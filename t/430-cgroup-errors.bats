@@ -315,20 +315,3 @@ need_cc() { need_program cc; }
   is "$(get a /)" 200
   wait_until 20 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
 }
-
-@test "VhostLimitOnError closed refuses requests of a child without a slot in shared memory" {
-  requires cc
-  local children
-  LOG_MAY_SAY='VL0008|exit signal Killed'
-  start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'c VhostLimit Off'
-  mapfile -t children < <(httpd_children)
-  kill -KILL "${children[@]}"
-  wait_until 20 answers c 200
-  error_log_has "VL0008: this child's requests are refused"
-  rm "$NO_LOCK"
-  is "$(get a /)" 503
-  restart_httpd
-  wait_until 10 answers a 200
-}
-
-answers() { [[ $(get "$1" / 2>/dev/null) == "$2" ]]; }  # <vhost> <status>

@@ -78,11 +78,6 @@ works_in_group() { # <extended regular expression>
   done
 }
 
-@test "a CGI program runs in its vhost's group" {
-  is "$(get b /cgi/where.sh)" 200
-  like "$(answer_body)" ":$(group_of b)"$'(\n|$)'
-}
-
 @test "v2: the groups below the tree's root are delegated with the shares of threads" {
   [[ $(status_json | jq -r .cgroup.backend) == v2 ]] || skip "not v2"
   local tree

@@ -31,18 +31,8 @@ waits_and_is_served_on() { # <mpm>
   is "$(status_of a requests) $(status_of a queued) $(status_of a refused)" '3 1 0'
 }
 
-@test "event: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
-  waits_and_is_served_on event
-}
-
-@test "worker: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
-  requires worker
-  waits_and_is_served_on worker
-}
-
-@test "prefork: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
-  requires prefork
-  waits_and_is_served_on prefork
+@test "on each MPM a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
+  on_each_mpm waits_and_is_served_on
 }
 
 @test "requests of a vhost are served in order of arrival" {
@@ -195,18 +185,8 @@ equal_shares_on() { # <mpm>
   is "$(status_of a refused) $(status_of b refused)" '0 0'
 }
 
-@test "event: forty connections get as much as two hundred of another site" {
-  equal_shares_on event
-}
-
-@test "worker: forty connections get as much as two hundred of another site" {
-  requires worker
-  equal_shares_on worker
-}
-
-@test "prefork: forty connections get as much as two hundred of another site" {
-  requires prefork
-  equal_shares_on prefork
+@test "on each MPM forty connections get as much as two hundred of another site" {
+  on_each_mpm equal_shares_on
 }
 
 @test "weights of 300 and 100 give a site three requests to one" {

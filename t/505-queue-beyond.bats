@@ -27,18 +27,8 @@ is_deferred_and_served_on() { # <mpm>
   is "$(status_of a waiting) $(status_of a deferred) $(status_of a refused) $(status_of a queued)" '0 0 0 5'
 }
 
-@test "event: connections beyond a full queue are deferred and served" {
-  is_deferred_and_served_on event
-}
-
-@test "worker: connections beyond a full queue are deferred and served" {
-  requires worker
-  is_deferred_and_served_on worker
-}
-
-@test "prefork: connections beyond a full queue are deferred and served" {
-  requires prefork
-  is_deferred_and_served_on prefork
+@test "on each MPM connections beyond a full queue are deferred and served" {
+  on_each_mpm is_deferred_and_served_on
 }
 
 @test "the oldest deferred connection enters the queue first" {
@@ -111,18 +101,8 @@ resets_tls_on() { # <mpm>
   like "$(<"$HTTPD_ROOT/logs/tls.log")" '(^|.)t.test 127.0.0.1 - 429 [^ ]+ - queue'
 }
 
-@test "event: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
-  resets_tls_on event
-}
-
-@test "worker: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
-  requires worker
-  resets_tls_on worker
-}
-
-@test "prefork: a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
-  requires prefork
-  resets_tls_on prefork
+@test "on each MPM a TLS connection is reset at its timeout and logged: a refusal needs no handshake" {
+  on_each_mpm resets_tls_on
 }
 
 @test "a TLS connection behind a PROXY header that is refused is logged with its client" {

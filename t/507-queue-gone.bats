@@ -34,22 +34,12 @@ nothing_runs_on() { # <mpm> <step>
   is "$(status_of a requests) $(ran)" '2 0'
 }
 
-@test "event: requests of clients that close leave the queue and do not run" {
-  nothing_runs_on event @close
+@test "on each MPM requests of clients that close leave the queue and do not run" {
+  on_each_mpm nothing_runs_on @close
 }
 
 @test "event: requests of clients that reset their connection leave the queue and do not run" {
   nothing_runs_on event @reset
-}
-
-@test "worker: requests of clients that close leave the queue and do not run" {
-  requires worker
-  nothing_runs_on worker @close
-}
-
-@test "prefork: requests of clients that close leave the queue and do not run" {
-  requires prefork
-  nothing_runs_on prefork @close
 }
 
 @test "a keep-alive connection whose client closes leaves the queue" {

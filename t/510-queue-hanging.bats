@@ -77,13 +77,8 @@ hangs_beside_b_on() { # <mpm> <start_httpd argument>...
   is "$(hangs_with 200)" 40
 }
 
-@test "event: hanging programs of one vhost leave slots and threads to another" {
-  hangs_beside_b_on event "${ONE_CHILD[@]}"
-}
-
-@test "worker: hanging programs of one vhost leave slots and threads to another" {
-  requires worker
-  hangs_beside_b_on worker "${ONE_CHILD[@]}"
+@test "event and worker: hanging programs of one vhost leave slots and threads to another" {
+  MPMS='event worker' on_each_mpm hangs_beside_b_on "${ONE_CHILD[@]}"
 }
 
 @test "prefork: hanging programs of one vhost leave slots and processes to another" {
@@ -111,13 +106,8 @@ kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
   [[ $1 != event ]] || is "$(sed -n 2p "$kept")" '16 200' "of a"
 }
 
-@test "event: hanging requests on keep-alive connections leave threads to another vhost" {
-  kept_hang_beside_b_on event "${ONE_CHILD[@]}"
-}
-
-@test "worker: hanging requests on keep-alive connections leave threads to another vhost" {
-  requires worker
-  kept_hang_beside_b_on worker "${ONE_CHILD[@]}"
+@test "event and worker: hanging requests on keep-alive connections leave threads to another vhost" {
+  MPMS='event worker' on_each_mpm kept_hang_beside_b_on "${ONE_CHILD[@]}"
 }
 
 @test "prefork: hanging requests on keep-alive connections leave processes to another vhost" {

@@ -59,18 +59,8 @@ holds_on() { # <mpm>
   is "$(status_of a waiting) $(get a /page.html)" '0 200'
 }
 
-@test "event: RequestReadTimeout answers half a head with 408 and closes without a request line" {
-  holds_on event
-}
-
-@test "worker: RequestReadTimeout answers half a head with 408 and closes without a request line" {
-  requires worker
-  holds_on worker
-}
-
-@test "prefork: RequestReadTimeout answers half a head with 408 and closes without a request line" {
-  requires prefork
-  holds_on prefork
+@test "on each MPM RequestReadTimeout answers half a head with 408 and closes without a request line" {
+  on_each_mpm holds_on
 }
 
 @test "plain Apache answers half a head with 408 and closes without a request line" {

@@ -100,18 +100,8 @@ keeps_order_on() { # <mpm>
   is "$(closes "$text") $(status_of a queued)" '1 4'
 }
 
-@test "event: later requests of a keep-alive connection are queued and answered in order" {
-  keeps_order_on event
-}
-
-@test "worker: later requests of a keep-alive connection are queued and answered in order" {
-  requires worker
-  keeps_order_on worker
-}
-
-@test "prefork: later requests of a keep-alive connection are queued and answered in order" {
-  requires prefork
-  keeps_order_on prefork
+@test "on each MPM later requests of a keep-alive connection are queued and answered in order" {
+  on_each_mpm keeps_order_on
 }
 
 # ---- the same as plain Apache ---------------------------------------------------
@@ -142,18 +132,8 @@ is_as_plain_on() { # <mpm>
   is "$ours" "$plain"
 }
 
-@test "event: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
-  is_as_plain_on event
-}
-
-@test "worker: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
-  requires worker
-  is_as_plain_on worker
-}
-
-@test "prefork: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
-  requires prefork
-  is_as_plain_on prefork
+@test "on each MPM MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
+  on_each_mpm is_as_plain_on
 }
 
 idles_as_configured_on() { # <mpm>
@@ -169,13 +149,8 @@ idles_as_configured_on() { # <mpm>
   at_most "$(awk '{ n += $1 } END { print n }' "$both")" 14000 "milliseconds (the client gives up after 15 s)"
 }
 
-@test "event: an idle connection is closed after the KeepAliveTimeout of its vhost" {
-  idles_as_configured_on event
-}
-
-@test "worker: an idle connection is closed after the KeepAliveTimeout of its vhost" {
-  requires worker
-  idles_as_configured_on worker
+@test "event and worker: an idle connection is closed after the KeepAliveTimeout of its vhost" {
+  MPMS='event worker' on_each_mpm idles_as_configured_on
 }
 
 @test "the KeepAliveTimeout of the last request's vhost applies, also if that is Off" {
@@ -199,18 +174,8 @@ takes_packets_on() { # <mpm>
   is "$(contents "$(packets '@bytes:5' "$PAGE" '@until:page of a' '@bytes:5' "$LAST")")" 'page of a,sub of a,'
 }
 
-@test "event: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
-  takes_packets_on event
-}
-
-@test "worker: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
-  requires worker
-  takes_packets_on worker
-}
-
-@test "prefork: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
-  requires prefork
-  takes_packets_on prefork
+@test "on each MPM a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
+  on_each_mpm takes_packets_on
 }
 
 @test "a client that closes its sending half while its request is queued is answered" {
@@ -247,18 +212,8 @@ pipelines_on() { # <mpm>
   done
 }
 
-@test "event: 2, 3 and 10 requests in one packet are answered in order" {
-  pipelines_on event
-}
-
-@test "worker: 2, 3 and 10 requests in one packet are answered in order" {
-  requires worker
-  pipelines_on worker
-}
-
-@test "prefork: 2, 3 and 10 requests in one packet are answered in order" {
-  requires prefork
-  pipelines_on prefork
+@test "on each MPM 2, 3 and 10 requests in one packet are answered in order" {
+  on_each_mpm pipelines_on
 }
 
 # A request that holds its slot until it is released.
@@ -303,18 +258,8 @@ answers_early_on() { # <mpm>
   like "$text" '^HTTP/1.1 [24]' "a body that was not announced"
 }
 
-@test "event: a client that sends 30 MB of an unwanted body gets the complete response" {
-  answers_early_on event
-}
-
-@test "worker: a client that sends 30 MB of an unwanted body gets the complete response" {
-  requires worker
-  answers_early_on worker
-}
-
-@test "prefork: a client that sends 30 MB of an unwanted body gets the complete response" {
-  requires prefork
-  answers_early_on prefork
+@test "on each MPM a client that sends 30 MB of an unwanted body gets the complete response" {
+  on_each_mpm answers_early_on
 }
 
 @test "a client that filled its socket while its request was queued gets the complete response" {
@@ -351,13 +296,8 @@ reads_slowly_on() { # <mpm>
   at_least "$(packets "$PAGE" '@until:page of a' @slow:2 "$keep" "@take:$((size + 300))" "$keep" "@take:$((2 * size + 600))" "$close" | wc -c)" $((3 * size)) "kept"
 }
 
-@test "event: a slow client receives six megabytes completely" {
-  reads_slowly_on event
-}
-
-@test "worker: a slow client receives six megabytes completely" {
-  requires worker
-  reads_slowly_on worker
+@test "event and worker: a slow client receives six megabytes completely" {
+  MPMS='event worker' on_each_mpm reads_slowly_on
 }
 
 # The server has unsent bytes, and their number does not change within 0.3 s.
@@ -423,13 +363,8 @@ gone_at_every_stage_on() { # <mpm>
   settles a waiting 0
 }
 
-@test "event: clients that close at any stage leave no request, queue entry or descriptor" {
-  gone_at_every_stage_on event
-}
-
-@test "worker: clients that close at any stage leave no request, queue entry or descriptor" {
-  requires worker
-  gone_at_every_stage_on worker
+@test "event and worker: clients that close at any stage leave no request, queue entry or descriptor" {
+  MPMS='event worker' on_each_mpm gone_at_every_stage_on
 }
 
 # ---- many -------------------------------------------------------------------------------
@@ -519,18 +454,8 @@ restarts_on() { # <mpm> <command>...
 }
 has_got_one_answer_each() { (($(status_of a requests) >= 3)); }
 
-@test "event: a graceful restart loses no idle, queued or closing connection" {
-  restarts_on event graceful_httpd
-}
-
-@test "worker: a graceful restart loses no idle, queued or closing connection" {
-  requires worker
-  restarts_on worker graceful_httpd
-}
-
-@test "prefork: a graceful restart loses no idle, queued or closing connection" {
-  requires prefork
-  restarts_on prefork graceful_httpd
+@test "on each MPM a graceful restart loses no idle, queued or closing connection" {
+  on_each_mpm restarts_on graceful_httpd
 }
 
 stops_with_all_kinds_on() { # <mpm> <signal>
@@ -551,15 +476,9 @@ stops_with_all_kinds_on() { # <mpm> <signal>
   is "$(contents "$(<"$BATS_TEST_TMPDIR/idle")")" 'page of a,'
 }
 
-@test "event: a stop and a graceful stop end while connections of all kinds are open" {
-  stops_with_all_kinds_on event TERM
-  stops_with_all_kinds_on event WINCH
-}
-
-@test "worker: a stop and a graceful stop end while connections of all kinds are open" {
-  requires worker
-  stops_with_all_kinds_on worker TERM
-  stops_with_all_kinds_on worker WINCH
+@test "event and worker: a stop and a graceful stop end while connections of all kinds are open" {
+  MPMS='event worker' on_each_mpm stops_with_all_kinds_on TERM
+  MPMS='event worker' on_each_mpm stops_with_all_kinds_on WINCH
 }
 
 @test "children that reach MaxConnectionsPerChild close keep-alive connections without a reset" {

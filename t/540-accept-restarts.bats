@@ -31,18 +31,8 @@ queued_connections_survive_restarts_on() { # <mpm>
   is "$(status_of b requests) $(status_of b refused)" '51 0'
 }
 
-@test "event: queued connections are served after two graceful restarts" {
-  queued_connections_survive_restarts_on event
-}
-
-@test "worker: queued connections are served after two graceful restarts" {
-  requires worker
-  queued_connections_survive_restarts_on worker
-}
-
-@test "prefork: queued connections are served after two graceful restarts" {
-  requires prefork
-  queued_connections_survive_restarts_on prefork
+@test "on each MPM queued connections are served after two graceful restarts" {
+  on_each_mpm queued_connections_survive_restarts_on
 }
 
 @test "queued connections are served when children reach MaxConnectionsPerChild" {
@@ -332,12 +322,6 @@ listener_of() { # <pid>
   done
 }
 
-@test "prefork: after a graceful restart without the module no child spins" {
-  requires prefork
-  restarts_without_module prefork
-}
-
-@test "worker: after a graceful restart without the module no child spins" {
-  requires worker
-  restarts_without_module worker
+@test "worker and prefork: after a graceful restart without the module no child spins" {
+  MPMS='worker prefork' on_each_mpm restarts_without_module
 }

@@ -136,14 +136,8 @@ queues_with_buckets_on() { # <mpm>
 
 @test "event: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" { queues_with_buckets_on event; }
 
-@test "worker: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" {
-  requires worker
-  queues_with_buckets_on worker
-}
-
-@test "prefork: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" {
-  requires prefork
-  queues_with_buckets_on prefork
+@test "worker and prefork: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" {
+  MPMS='worker prefork' on_each_mpm queues_with_buckets_on
 }
 
 @test "listener buckets from before the module was loaded: the log says what to do, and requests are queued with their threads" {
@@ -193,15 +187,9 @@ spends_its_cap_on() { # <mpm>
   is "$(get b /)" 200
 }
 
-@test "event: requests of a site that has used up its CPU cap are queued and served" {
+@test "event and prefork: requests of a site that has used up its CPU cap are queued and served" {
   requires mod_lua
-  spends_its_cap_on event
-}
-
-@test "prefork: requests of a site that has used up its CPU cap are queued and served" {
-  requires prefork
-  requires mod_lua
-  spends_its_cap_on prefork
+  MPMS='event prefork' on_each_mpm spends_its_cap_on
 }
 
 @test "a head of more than eight kilobytes counts for its own vhost only" {

@@ -52,13 +52,8 @@ waits_by_sni_on() { # <mpm>
   wait_until 20 group_is queued 3
 }
 
-@test "event: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
-  waits_by_sni_on event
-}
-
-@test "worker: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
-  requires worker
-  waits_by_sni_on worker
+@test "event and worker: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
+  MPMS='event worker' on_each_mpm waits_by_sni_on
 }
 
 # Prints 1 if the server answers a ClientHello for s.test within a second. Without mod_md it

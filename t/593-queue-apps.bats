@@ -10,8 +10,6 @@ load lib/apps
 
 setup() { requires root cgroups cpu ab mod_proxy_http; }
 
-teardown() { all_of stop_apps end_server remove_group; }
-
 make_apps() {
   local name app=$HTTPD_ROOT/app
   mkdir -p "$app"/{a,b,run}/public
@@ -55,17 +53,13 @@ compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
 
 @test "PHP-FPM: one master with a pool for each site" {
   requires php_fpm mod_proxy_fcgi
-  local run=$HTTPD_ROOT/app/run
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/a|fcgi://a/")" -v "$(php_at b "unix:$run/b|fcgi://b/")"
-  start_fpm fpm a="$run/a" b="$run/b"
+  two_pools
   compare 'PHP-FPM, two pools' '/burn.php?ms=20' '/sleep.php?ms=50'
 }
 
 @test "PHP-FPM: a pool that two sites share, few compute and many sleep" {
   requires php_fpm mod_proxy_fcgi
-  local run=$HTTPD_ROOT/app/run
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")"
-  start_fpm fpm p="$run/p"
+  shared_pool
   compare 'PHP-FPM, shared pool, 2 of 12' '/burn.php?ms=20' '/sleep.php?ms=50' 2 10
   compare 'PHP-FPM, shared pool, 10 of 12' '/burn.php?ms=20' '/sleep.php?ms=50' 10 2
 }

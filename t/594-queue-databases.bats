@@ -12,8 +12,6 @@ load lib/apps
 
 setup() { requires root cgroups cpu ab php_fpm mod_proxy_fcgi; }
 
-teardown() { all_of stop_apps end_server remove_group; }
-
 # shellcheck disable=SC2034  # of apps.bash
 FPM_OPTIONS=(-d extension=mysqlnd -d extension=mysqli -d extension=pgsql)
 
@@ -129,18 +127,6 @@ compare() { # <title> <path of a> <path of b> <cost of a> <cost of b>
   at_most "$part_a" $((expected + off)) "charged to site a, permille"
 }
 
-two_pools() {
-  local run=$HTTPD_ROOT/app/run
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/a|fcgi://a/")" -v "$(php_at b "unix:$run/b|fcgi://b/")"
-  start_fpm fpm a="$run/a" b="$run/b"
-}
-
-shared_pool() {
-  local run=$HTTPD_ROOT/app/run
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")"
-  start_fpm fpm p="$run/p"
-}
-
 is_long() { [[ ${VL_LONG:-0} != 0 ]]; }
 
 compare_all() { # <title>
@@ -247,38 +233,37 @@ charged_by_requests() { # <title>
   at_least "$a" 700 "charged, permille of what the kernel counted"
 }
 
-begin_long_load() {
+begin_asking() {
   is "$(web "$(url a '/sql.php?ms=1')")" asked
-  VL_APPS_SECONDS=100 begin_load a 4 '/sql.php?ms=5'
-  ab_a=$!
+  begin_long_load 4 '/sql.php?ms=5'
+}
+
+# The first way to reach it is tried in the long form only.
+restarts() { # <title> <mariadb | postgres> <line of sql.ini for the socket>...
+  if is_long; then
+    pages "${@:3}"
+    begin_asking
+    restart "$1" "$2"
+    end_load
+  fi
+  pages "$3" 'at = 127.0.0.1' "port = $(free_port sql)"
+  begin_asking
+  restart "$1, TCP" "$2"
+  end_load
 }
 
 @test "MariaDB: it restarts under load, and is charged again" {
   requires mariadb
   two_pools
   start_mariadb
-  pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
-  begin_long_load
-  restart MariaDB mariadb
-  kill "$ab_a"
-  pages 'kind = mariadb' "at = 127.0.0.1" "port = $(free_port sql)"
-  begin_long_load
-  restart 'MariaDB, TCP' mariadb
-  kill "$ab_a"
+  restarts MariaDB mariadb 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
 }
 
 @test "PostgreSQL: it restarts under load, and is charged again" {
   requires postgresql
   two_pools
   start_postgres
-  pages 'kind = postgresql' "at = $HTTPD_ROOT/app/run" "port = $(free_port sql)"
-  begin_long_load
-  restart PostgreSQL postgres
-  kill "$ab_a"
-  pages 'kind = postgresql' 'at = 127.0.0.1' "port = $(free_port sql)"
-  begin_long_load
-  restart 'PostgreSQL, TCP' postgres
-  kill "$ab_a"
+  restarts PostgreSQL postgres 'kind = postgresql' "at = $HTTPD_ROOT/app/run" "port = $(free_port sql)"
 }
 
 @test "MariaDB: authentication changes under load: it is said once, sites are charged by their requests, and later by sessions" {
@@ -288,7 +273,7 @@ begin_long_load() {
   export LOG_MAY_SAY='VL0080|php'
   start_mariadb
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
-  begin_long_load
+  begin_asking
   resumes 'root by unix_socket'
   sql "ALTER USER root@localhost IDENTIFIED BY 'secret'"
   stop_app mariadb
@@ -306,7 +291,7 @@ begin_long_load() {
   sql "ALTER USER site_a@localhost IDENTIFIED BY ''"
   resumes "the site's password"
   is "$(grep -c VL0080 "$HTTPD_ROOT/logs/error.log")" 1 "said"
-  kill "$ab_a"
+  end_load
 }
 
 @test "MariaDB with a thread pool does not show its sessions: it is said, and sites are charged by their requests" {
@@ -316,11 +301,11 @@ begin_long_load() {
   export LOG_MAY_SAY=VL0080
   start_mariadb --thread-handling=pool-of-threads
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
-  begin_long_load
+  begin_asking
   is_named() { [[ $(status_json | jq -r .sampler.unread) == */m:*'which thread works'* ]]; }
   wait_until 10 is_named
   charged_by_requests 'thread pool'
-  kill "$ab_a"
+  end_load
 }
 
 # A query of b_cron, that no request waits for, beside pages of site a.

@@ -27,19 +27,8 @@ is_killed_with_requests_on() { # <mpm>
   is "$(get a /)" 200 "a slot of the killed child is free"
 }
 
-@test "event: the slots of a killed child are released" {
-  requires event
-  is_killed_with_requests_on event
-}
-
-@test "worker: the slots of a killed child are released" {
-  requires worker
-  is_killed_with_requests_on worker
-}
-
-@test "prefork: the slots of a killed child are released" {
-  requires prefork
-  is_killed_with_requests_on prefork
+@test "on each MPM the slots of a killed child are released" {
+  on_each_mpm is_killed_with_requests_on
 }
 
 @test "the slots of a crashed child are released" {
@@ -91,14 +80,8 @@ queued_requests_outlive_the_children_of() { # <mpm> <signal>
   is "$(status_of a waiting)" 0
 }
 
-@test "event: connections queued in killed children are served by new ones" {
-  requires event
-  queued_requests_outlive_the_children_of event KILL
-}
-
-@test "worker: connections queued in killed children are served by new ones" {
-  requires worker
-  queued_requests_outlive_the_children_of worker KILL
+@test "event and worker: connections queued in killed children are served by new ones" {
+  MPMS='event worker' on_each_mpm queued_requests_outlive_the_children_of KILL
 }
 
 @test "prefork: connections queued in a killed acceptor are served by the next one" {

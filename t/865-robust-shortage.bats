@@ -293,6 +293,7 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
 @test "a child without a slot in shared memory: VhostLimitOnError closed refuses its requests only" {
   requires event
   start_crowded closed
+  error_log_has "VL0008: this child's requests are refused"
   is "$(got_of_a)" '200 503'
   is "$(get c /)" 200
   leave_places
@@ -404,14 +405,8 @@ serves_with_stalled_acceptor_on() { # <mpm>
   validated
 }
 
-@test "event: with a stalled acceptor, queued requests of its child are refused in time or served" {
-  requires event
-  serves_with_stalled_acceptor_on event
-}
-
-@test "worker: with a stalled acceptor, queued requests of its child are refused in time or served" {
-  requires worker
-  serves_with_stalled_acceptor_on worker
+@test "event and worker: with a stalled acceptor, queued requests of its child are refused in time or served" {
+  MPMS='event worker' on_each_mpm serves_with_stalled_acceptor_on
 }
 
 # shellcheck disable=SC2059  # it is to have escapes

@@ -9,6 +9,8 @@ SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerC
 
 FPM_OPTIONS=()
 
+teardown() { all_of stop_apps end_server remove_group; }
+
 group() { printf '/vl-apps-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
 
 start_in_group() { # <start_httpd argument>...
@@ -91,6 +93,26 @@ load_both() { # <path of a> <path of b> [<users of a> [<users of b>]]
   pids=$!
   begin_load b "${4:-4}" "$2"
   for pid in $pids $!; do wait "$pid" || fail "ab: $(cat "$HTTPD_ROOT/ab."[ab])"; done
+}
+
+# Begins a load of site a that lasts until end_load.
+begin_long_load() { # <users> <path>
+  VL_APPS_SECONDS=100 begin_load a "$@"
+  long_load=$!
+}
+end_load() { kill "$long_load"; }
+
+# Sites a and b behind PHP-FPM, with a pool for each, or with one for both.
+two_pools() {
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/a|fcgi://a/")" -v "$(php_at b "unix:$run/b|fcgi://b/")"
+  start_fpm fpm a="$run/a" b="$run/b"
+}
+
+shared_pool() {
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")"
+  start_fpm fpm p="$run/p"
 }
 
 pages_of() { sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT/ab.$1"; }        # <vhost>: of its last load

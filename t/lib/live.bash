@@ -24,3 +24,17 @@ end_server() { all_of look_for_leftovers stop_httpd check_log check_cgroup_gone;
 teardown() {
   if [[ -n ${ONE_SERVER:-} ]]; then look_for_leftovers; else end_server; fi
 }
+
+# Runs the function with each MPM of MPMS that is here, each on a server of its own, with setup and
+# teardown.
+on_each_mpm() { # <function> [<argument>...]
+  local mpm
+  for mpm in ${MPMS:-event worker prefork}; do
+    meets "$mpm" || { printf '# not on %s\n' "$mpm" >&3; continue; }
+    printf 'on %s\n' "$mpm"
+    "$1" "$mpm" "${@:2}"
+    teardown
+    rm -rf "${BATS_TEST_TMPDIR:?}"/*
+    setup
+  done
+}
