@@ -90,7 +90,7 @@ static apr_status_t transfer_pair_get(const int **ret_pair)
     apr_pool_userdata_get(&data, key, ap_pglobal);
     if (!data) {
         data = apr_pcalloc(ap_pglobal, sizeof(int) * 2);
-        rv = vl_transfer_create(data);
+        rv = vl_transfer_create(SOCK_NONBLOCK, data);
         if (rv == APR_SUCCESS)
             apr_pool_userdata_set(data, key, apr_pool_cleanup_null, ap_pglobal);
     }
@@ -110,7 +110,7 @@ static kept_t *kept_get(server_rec *main_server)
     k = apr_pcalloc(ap_pglobal, sizeof(*k));
     rv = transfer_pair_get(&k->transfer);
     if (rv == APR_SUCCESS)
-        rv = vl_relay_create(k->relay);
+        rv = vl_transfer_create(0, k->relay);
     if (rv != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0035)
                      "the socket pairs between children cannot be made, so the "

@@ -278,6 +278,13 @@ static void close_all(const int *fds, int n)
         close(fds[n]);
 }
 
+static void close_placeholders(const int *fds, int n)
+{
+    close_all(fds, n);
+    if (!mpm.blocks)
+        close_all(mpm.sets, n);
+}
+
 /* Makes an epoll set with pass_fd. Returns its descriptor for the MPM, or -1. */
 static int make_set(int *ret_own)
 {
@@ -319,9 +326,7 @@ int *vl_listener_child_placeholders(int pass_fd)
     for (i = 0; i < n; i++) {
         fds[i] = mpm.blocks ? vl_listener_empty_fd() : make_set(&mpm.sets[i]);
         if (fds[i] < 0) {
-            close_all(fds, i);
-            if (!mpm.blocks)
-                close_all(mpm.sets, i);
+            close_placeholders(fds, i);
             return NULL;
         }
     }
@@ -330,11 +335,8 @@ int *vl_listener_child_placeholders(int pass_fd)
 
 void vl_listener_child_discard(const int *placeholders)
 {
-    if (!placeholders)
-        return;
-    close_all(placeholders, count_all());
-    if (!mpm.blocks)
-        close_all(mpm.sets, count_all());
+    if (placeholders)
+        close_placeholders(placeholders, count_all());
 }
 
 static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)

@@ -31,11 +31,6 @@ static struct {
     } sent[RELAY_SIZE];
 } acceptor;
 
-apr_status_t vl_relay_create(int ret_pair[2])
-{
-    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_pair) ? errno : APR_SUCCESS;
-}
-
 /* --- sleep and wake-up ---------------------------------------------------- */
 
 /* A child that asks for a connection sleeps on its futex until the acceptor wakes it. In

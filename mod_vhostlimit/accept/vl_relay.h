@@ -26,8 +26,6 @@ typedef struct vl_item_t {
     struct sockaddr_storage local, remote;
 } vl_item_t;
 
-/* Parent. ret_pair: the end of the children, then that of the acceptor. */
-apr_status_t vl_relay_create(int ret_pair[2]);
 /* Parent, after the death of a child. If it was the acceptor, wakes a child that asks
  * for a connection, which then becomes the acceptor. */
 void vl_relay_parent_check(vl_shm_t *shm);

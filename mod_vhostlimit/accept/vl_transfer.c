@@ -28,12 +28,10 @@ typedef struct message_t {
 
 #define HEAD_SIZE offsetof(message_t, passed)
 
-apr_status_t vl_transfer_create(int ret_pair[2])
+apr_status_t vl_transfer_create(int flags, int ret_pair[2])
 {
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-                   ret_pair))
-        return errno;
-    return APR_SUCCESS;
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0, ret_pair) ? errno
+                                                                               : APR_SUCCESS;
 }
 
 static void attach(struct msghdr *msg, control_t *control, const int *fds,

@@ -19,8 +19,9 @@ typedef struct vl_passed_t {
     apr_int64_t began_us;       /* when its head began to arrive; 0: not yet */
 } vl_passed_t;
 
-/* ret_pair: the read end, then the write end. */
-apr_status_t vl_transfer_create(int ret_pair[2]);
+/* Makes a pair: the read end, then the write end. flags: SOCK_NONBLOCK, or 0 for that of vl_relay.h,
+ * whose ends are the children's and the acceptor's. */
+apr_status_t vl_transfer_create(int flags, int ret_pair[2]);
 /* Sends a message. n: 1 to VL_TRANSFER_MAX; passed: one for each descriptor. The
  * sender then closes its own descriptors; the connections stay open in the pair until
  * they are received. Returns APR_EAGAIN if the pair is full, and ETOOMANYREFS if the

@@ -188,7 +188,6 @@ void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd)
     backend->hint_changes++;
 }
 
-/* Notes that the account uses the back end. */
 void vl_backends_table_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                            vl_cost_by_e by)
 {
@@ -206,7 +205,6 @@ void vl_backends_table_use(vl_backends_t *b, backend_t *backend, apr_uint32_t ac
         user->last = backend;
 }
 
-/* Counts a request of the account that waits for the back end. Returns the account's share. */
 share_t *vl_backends_table_count(const vl_backends_t *b, backend_t *backend, apr_uint32_t account)
 {
     share_t *share = vl_backends_table_share(backend, account);

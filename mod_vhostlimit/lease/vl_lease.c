@@ -994,7 +994,6 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     vl_leases.ready = ring_make(pchild);
     vl_leases.nready = vl_leases.starting = 0;
     vl_leases.ended = 0;
-    vl_lease_run_child_init();
     vl_leases.all = apr_palloc(pchild, sizeof(*vl_leases.all));
     APR_RING_INIT(vl_leases.all, vl_lease_t, all_link);
     vl_leases.workers = workers;

@@ -69,8 +69,6 @@ void vl_lease_begin_charges(vl_lease_t *lease)
     lease->charged_us = vl_clock_us();
 }
 
-/* Charges the account and the lease for the CPU time that the connection's thread has
- * used since the last charge. */
 void vl_lease_charge_connection(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_meter_thread_us();

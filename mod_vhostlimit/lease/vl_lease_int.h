@@ -251,14 +251,13 @@ int vl_lease_would_be_queued(const vl_lease_t *lease);
 void vl_lease_release_locked(vl_lease_t *lease);
 /* The acceptor polls the connection no more. The socket must be open. */
 void vl_lease_unwatch_locked(vl_lease_t *lease);
-/* Count the thread of the connection for its account, and no more. Waiters lock. */
+/* Count the thread of the connection for its account (vl_slot.h), and no more. Waiters lock. */
 void vl_lease_count_thread(vl_lease_t *lease);
 void vl_lease_uncount_thread(vl_lease_t *lease);
 
 /* --- vl_lease_run.c --------------------------------------------------------- */
 
 void vl_lease_run_register(vl_lease_linger_fn linger);
-void vl_lease_run_child_init(void);
 /* Returns 1 if the MPM can suspend the connection. */
 int vl_lease_can_suspend(const vl_lease_t *lease);
 /* The connection is suspended when the thread returns to the MPM, or to its runner. */

@@ -162,8 +162,7 @@ void vl_lease_uninstall_poll_fd(vl_lease_t *lease)
     put_descriptor(lease, lease->fd);
 }
 
-/* Returns 1 if the held frames use so much memory that no more input is read. The rest
- * of a frame that has passed in part still has to follow. */
+/* The rest of a frame that has passed in part still has to follow. */
 int vl_lease_is_held_full(const vl_lease_t *lease)
 {
     return lease->frames && lease->held.bytes > HELD_MAX
@@ -280,7 +279,6 @@ vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease)
     return grant;
 }
 
-/* Changes the state, and keeps the counts of waiters with a thread and without one. */
 void vl_lease_change_state_locked(vl_lease_t *lease, state_e state)
 {
     if (lease->queued)
@@ -329,7 +327,6 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
     }
 }
 
-/* Uses the answer of the queue, if there is one: a new lease, or a refusal. */
 void vl_lease_use_answer_locked(vl_lease_t *lease)
 {
     if (lease->answer == NO_ANSWER)
@@ -343,8 +340,6 @@ void vl_lease_use_answer_locked(vl_lease_t *lease)
     use_grant_locked(lease, &lease->queue_grant);
 }
 
-/* Counts the thread of the connection for its account (vl_slot.h). Requires the waiters
- * lock. */
 void vl_lease_count_thread(vl_lease_t *lease)
 {
     if (!(lease->account_known || lease->classified) || lease->thread_counted)
@@ -432,9 +427,7 @@ void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_cli
         vl_waiters_add_locked(&lease->waiter);
 }
 
-/* Begins a new lease with a free slot, or queues the connection. first: at the head of
- * the queue. Returns 1 if the connection may run now, which includes a connection that
- * cannot be queued. */
+/* A connection that cannot be queued may run. */
 int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 {
     vl_grant_t grant = { 0 };
@@ -489,8 +482,6 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
     return 1;
 }
 
-/* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
- * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();

@@ -262,14 +262,10 @@ void vl_lease_sent(void)
     vl_lease_takes_next = is_runner;
 }
 
-void vl_lease_run_child_init(void)
-{
-    vl_leases.run = run;
-}
-
 void vl_lease_run_register(vl_lease_linger_fn linger)
 {
     linger_on = linger;
+    vl_leases.run = run;
     ap_hook_pre_connection(note_connection, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_resume_connection(note_resume, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_suspend_connection(note_suspend, NULL, NULL, APR_HOOK_REALLY_LAST);

@@ -90,7 +90,7 @@ static void grants_only_to_asking_children(void)
     int pair[2], fd = -1;
 
     vl_slot_set(shm, 2);
-    vl_relay_create(pair);
+    vl_transfer_create(0, pair);
     vl_relay_claim(&one);
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN,
        "no slot is sent while no child asks");
@@ -124,7 +124,7 @@ static void lost_slots_are_released(void)
     int pair[2], fd = -1;
 
     vl_slot_set(shm, 1);
-    vl_relay_create(pair);
+    vl_transfer_create(0, pair);
     vl_relay_claim(&one);
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);
@@ -183,7 +183,7 @@ static void full_children_leave_items(void)
     int pair[2], fd;
 
     vl_slot_set(shm, 1);
-    vl_relay_create(pair);
+    vl_transfer_create(0, pair);
     vl_relay_claim(&one);
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);
@@ -204,7 +204,7 @@ static void parent_wakes_children(void)
     vl_item_t item;
     int pair[2], fd;
 
-    vl_relay_create(pair);
+    vl_transfer_create(0, pair);
     vl_relay_parent_check(shm);
     ok(!shm->head->unclaimed, "the parent wakes no child if there never was an acceptor");
     vl_relay_claim(&one);
@@ -284,7 +284,7 @@ static void the_first_child_serves(void)
     pid_t pids[2];
 
     vl_slot_set(shm, 2);
-    if (vl_relay_create(pair) != APR_SUCCESS || pipe(names_pipe))
+    if (vl_transfer_create(0, pair) != APR_SUCCESS || pipe(names_pipe))
         abort();
     vl_relay_claim(&one);
     pids[0] = start_serving(&two, pair, names_pipe[1], '2');
@@ -317,7 +317,7 @@ static void a_woken_child_dies(void)
     int pair[2], fd = -1;
 
     vl_slot_set(shm, 1);
-    vl_relay_create(pair);
+    vl_transfer_create(0, pair);
     vl_relay_claim(&one);
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);

@@ -90,7 +90,7 @@ static void no_room_loses_nothing(void)
     apr_status_t rv;
     int pair[2], got;
 
-    vl_transfer_create(pair);
+    vl_transfer_create(SOCK_NONBLOCK, pair);
     ok(receive(pair, &rv) == 0 && rv == APR_EAGAIN, "an empty channel gives EAGAIN");
     send_ends(pair, 4);
     send_ends(pair, 2);
@@ -146,7 +146,7 @@ static int each_comes_once(void)
     int pair[2], i, once = 0;
     eventfd_t times;
 
-    vl_transfer_create(pair);
+    vl_transfer_create(SOCK_NONBLOCK, pair);
     for (i = 0; i < MESSAGES * IN_ONE; i++)
         fds[i] = fd_open();
     for (i = 0; i < MESSAGES; i++)
@@ -172,7 +172,7 @@ static void another_version_is_not_understood(void)
     apr_status_t rv;
     int pair[2], fds[2];
 
-    vl_transfer_create(pair);
+    vl_transfer_create(SOCK_NONBLOCK, pair);
     fds[0] = fd_open();
     fds[1] = fd_open();
     message.passed[1].since_us = 7;
@@ -193,7 +193,7 @@ static void one_item_is_lost(void)
     apr_size_t n = 7;
     int pair[2], fd;
 
-    vl_transfer_create(pair);
+    vl_transfer_create(SOCK_NONBLOCK, pair);
     fd = fd_open();
     ok(vl_transfer_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "an item is sent");
     close(fd);
