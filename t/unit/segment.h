@@ -4,6 +4,7 @@
 
 /* Helpers for tests of the shared segment: it is created, filled and checked. */
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,40 @@ static inline vl_shm_t *make_with_hosts(apr_uint32_t sites, apr_uint32_t hosts,
 static inline vl_shm_t *make(apr_uint32_t accounts, apr_uint32_t children)
 {
     return make_with_hosts(accounts, 0, children);
+}
+
+/* One process is all children: each is a view of the segment with a column of its own, whose pid is
+ * that of a process that sleeps. */
+#define SLEEPERS 64
+static pid_t sleepers[SLEEPERS];
+
+static inline vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
+{
+    vl_shm_t child = *shm;
+
+    if (!sleepers[i] && !(sleepers[i] = fork())) {
+        poll(NULL, 0, -1);
+        _exit(0);
+    }
+    vl_shm_child_attach(&child, sleepers[i], threads);
+    return child;
+}
+
+static inline void kill_sleeper(int i)
+{
+    kill(sleepers[i], SIGKILL);
+    waitpid(sleepers[i], NULL, 0);
+    sleepers[i] = 0;
+}
+
+static inline void end_sleepers(void)
+{
+    int i;
+
+    for (i = 0; i < SLEEPERS; i++) {
+        if (sleepers[i])
+            kill_sleeper(i);
+    }
 }
 
 static inline vl_limits_t limits_of(vl_mode_e mode, apr_uint32_t concurrency,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With prefork one child accepts for all. Here one process is all children: each is a view
- * of the segment with a column of its own, whose pid is that of a process that sleeps. */
+/* With prefork one child accepts for all. Here one process is all children (segment.h). */
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -10,40 +9,6 @@
 #include "core/vl_slot.h"
 
 #define CHILDREN 4
-
-static pid_t sleepers[CHILDREN];
-
-static vl_shm_t view(const vl_shm_t *shm, int i)
-{
-    vl_shm_t child = *shm;
-
-    if (!sleepers[i]) {
-        sleepers[i] = fork();
-        if (!sleepers[i]) {
-            poll(NULL, 0, -1);
-            _exit(0);
-        }
-    }
-    vl_shm_child_attach(&child, sleepers[i], 1);
-    return child;
-}
-
-static void kill_sleeper(int i)
-{
-    kill(sleepers[i], SIGKILL);
-    waitpid(sleepers[i], NULL, 0);
-    sleepers[i] = 0;
-}
-
-static void end_sleepers(void)
-{
-    int i;
-
-    for (i = 0; i < CHILDREN; i++) {
-        if (sleepers[i])
-            kill_sleeper(i);
-    }
-}
 
 static int fd_open(void)
 {
@@ -67,7 +32,7 @@ static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
 
 static void one_claims(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
 
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one)
        && vl_relay_has_acceptor(shm), "a child that finds no acceptor becomes it");
@@ -83,7 +48,7 @@ static void one_claims(void)
 
 static void grants_only_to_asking_children(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
     vl_item_t item;
@@ -115,7 +80,7 @@ static void grants_only_to_asking_children(void)
 
 static void lost_slots_are_released(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
@@ -146,7 +111,7 @@ static void lost_slots_are_released(void)
 
 static void processes_are_short(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_relay_claim(&one);
@@ -175,7 +140,7 @@ static struct rlimit use_all_descriptors(void)
 
 static void full_children_leave_items(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     struct rlimit limit;
     vl_ticket_t ticket;
@@ -200,7 +165,7 @@ static void full_children_leave_items(void)
 
 static void parent_wakes_children(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     vl_item_t item;
     int pair[2], fd;
 
@@ -275,8 +240,8 @@ static char served_by(int from)
 
 static void the_first_child_serves(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1),
-             three = view(shm, 2);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1),
+             three = view(shm, 2, 1);
     apr_uint32_t a = account(shm, "a", 0);
     char names[7] = "";
     vl_ticket_t ticket;
@@ -310,7 +275,7 @@ static void the_first_child_serves(void)
 
 static void a_woken_child_dies(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
     vl_item_t item;
@@ -332,7 +297,7 @@ static void a_woken_child_dies(void)
 
 static void a_signal_handler_does_not_hang(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0);
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 

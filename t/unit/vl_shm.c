@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Accounts found by name, restarts, and dead children. */
-#include <sys/poll.h>
-
 #include "segment.h"
 #include "core/vl_slot.h"
 
@@ -207,65 +205,20 @@ static void too_many_children(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
     apr_uint32_t a = account(shm, "a", 0);
-    pid_t pid[CHILDREN + 1];
     vl_admission_t adm;
     int i;
 
-    for (i = 0; i <= CHILDREN; i++) {
-        pid[i] = fork();
-        if (!pid[i]) {
-            poll(NULL, 0, -1);
-            _exit(0);
-        }
-    }
     for (i = 0; i < CHILDREN; i++)
-        vl_shm_child_attach(shm, pid[i], 10);
-    ok(vl_shm_child_attach(shm, pid[CHILDREN], 10) == APR_ENOSPC
+        view(shm, i, 10);
+    ok(vl_shm_child_attach(shm, getpid(), 10) == APR_ENOSPC
        && vl_shm_child_count(shm) == CHILDREN,
        "a child without a free column is refused");
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
        && vl_shm_child_wake_fd(shm) == -1, "a child without a column cannot enter");
-    for (i = 0; i <= CHILDREN; i++) {
-        kill(pid[i], SIGKILL);
-        waitpid(pid[i], NULL, 0);
-    }
+    end_sleepers();
     ok(vl_shm_child_attach(shm, getpid(), 10) == APR_SUCCESS,
        "the column of a dead child is free");
     ok(valid(shm), "the segment is valid");
-}
-
-static void work(vl_shm_t *shm, apr_uint32_t a)
-{
-    vl_ticket_t ticket;
-
-    vl_shm_child_attach(shm, getpid(), 10);
-    for (;;) {
-        if (enter(shm, a, &ticket))
-            end(shm, &ticket, 1);
-    }
-}
-
-/* Many processes enter and end requests; some are killed at any instruction. */
-static void kills_leave_nothing(void)
-{
-    vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
-    apr_uint32_t a = account(shm, "a", 7), broken = 0;
-    int round;
-
-    for (round = 0; round < 200; round++) {
-        pid_t pid = fork();
-
-        if (!pid)
-            work(shm, a);
-        usleep(200 + (useconds_t)(rand() % 800));
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        vl_shm_parent_reclaim(shm, pid);
-        broken += !valid(shm);
-    }
-    ok(is_empty(shm), "200 killed children hold nothing");
-    ok(metrics(shm, a).requests > 200, "the killed children have served requests");
-    ok(!broken, "the segment was valid after each");
 }
 
 /* All children are views of the segment in this process. */
@@ -335,7 +288,6 @@ int main(void)
     another_child_frees_the_slots();
     a_pid_is_reused();
     too_many_children();
-    kills_leave_nothing();
     children_stand_by();
     names_have_a_bound();
     return tap_done();

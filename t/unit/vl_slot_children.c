@@ -1,47 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots of several children. Where the order of events matters, one process is all
- * children: each is a view of the segment with a column of its own. Elsewhere they are forked.
- * */
-#include <poll.h>
-
+/* Slots of several children. Where the order of events matters, one process is all children
+ * (segment.h). Elsewhere they are forked. */
 #include "segment.h"
 #include "core/vl_fair.h"
 #include "core/vl_slot.h"
 
 #define CHILDREN 48
 
-static pid_t sleepers[CHILDREN];        /* their pids are those of the views */
-
-static void fork_sleepers(void)
+/* Makes a segment for the tests with two children of ten threads. */
+static vl_shm_t *make_two(apr_uint32_t slots, vl_shm_t *one, vl_shm_t *two)
 {
-    int i;
+    vl_shm_t *shm = make(4, CHILDREN);
 
-    for (i = 0; i < CHILDREN; i++) {
-        sleepers[i] = fork();
-        if (!sleepers[i]) {
-            poll(NULL, 0, -1);
-            _exit(0);
-        }
-    }
-}
-
-static void end_sleepers(void)
-{
-    int i;
-
-    for (i = 0; i < CHILDREN; i++) {
-        kill(sleepers[i], SIGKILL);
-        waitpid(sleepers[i], NULL, 0);
-    }
-}
-
-/* Returns child i of shm. */
-static vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
-{
-    vl_shm_t child = *shm;
-
-    vl_shm_child_attach(&child, sleepers[i], threads);
-    return child;
+    vl_slot_set(shm, slots);
+    *one = view(shm, 0, 10);
+    *two = view(shm, 1, 10);
+    return shm;
 }
 
 /* Returns how often the child was woken since the last call. */
@@ -68,13 +42,10 @@ static apr_uint32_t drain(vl_shm_t *child)
 
 static void a_grant_wakes_another_child(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(1, &one, &two);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t held, ticket;
 
-    vl_slot_set(shm, 1);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     enter(&one, a, &held);
     vl_slot_wait(&two, a, vl_clock_us());
     vl_slot_wait(&two, a, vl_clock_us());
@@ -92,13 +63,10 @@ static void a_grant_wakes_another_child(void)
 
 static void one_wake_is_enough(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(4, &one, &two);
     apr_uint32_t a = account(shm, "a", 0), i;
     vl_ticket_t held[4];
 
-    vl_slot_set(shm, 4);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     for (i = 0; i < 4; i++)
         enter(&one, a, &held[i]);
     for (i = 0; i < 4; i++)
@@ -123,13 +91,10 @@ static void one_wake_is_enough(void)
 
 static void no_queue_stalls(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(1, &one, &two);
     apr_uint32_t a = account(shm, "a", 0), i;
     vl_ticket_t held;
 
-    vl_slot_set(shm, 1);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     enter(&one, a, &held);
     for (i = 0; i < 4; i++) {
         vl_slot_wait(&one, a, vl_clock_us());
@@ -160,16 +125,13 @@ static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id
 static vl_shm_t *two_clients(vl_shm_t *one, vl_shm_t *two, vl_client_id_t *flood,
                              vl_client_id_t *visitor, vl_ticket_t *held)
 {
-    vl_shm_t *shm = make(4, CHILDREN);
+    vl_shm_t *shm = make_two(1, one, two);
     apr_uint32_t a = account(shm, "a", 0);
 
     *flood = (vl_client_id_t){ .prefix = { 1 } };
     *visitor = (vl_client_id_t){ .prefix = { 2 } };
     vl_clients_key(vl_shm_clients(shm), a, flood);
     vl_clients_key(vl_shm_clients(shm), a, visitor);
-    vl_slot_set(shm, 1);
-    *one = view(shm, 0, 10);
-    *two = view(shm, 1, 10);
     enter(one, a, held);
     return shm;
 }
@@ -306,12 +268,9 @@ static void a_child_without_threads_gets_nothing(void)
 
 static void a_paused_child_gets_nothing(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(100, &one, &two);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), first;
 
-    vl_slot_set(shm, 100);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
@@ -329,13 +288,10 @@ static void a_paused_child_gets_nothing(void)
 
 static void a_stalled_child_gets_nothing(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(100, &one, &two);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
     apr_int64_t now = vl_clock_us();
 
-    vl_slot_set(shm, 100);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     vl_slot_wait(&one, a, now);
     vl_slot_wait(&one, b, now);
     vl_slot_wait(&two, b, now);
@@ -451,13 +407,10 @@ static void many_are_woken_at_once(void)
 
 static void dead_children_leave_nothing(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(5, &one, &two);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
     vl_ticket_t held[2], call;
 
-    vl_slot_set(shm, 5);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
     vl_slot_ask(&one, a, VL_ASK_CALL, 0, &call);
     vl_slot_wait(&one, a, vl_clock_us());
@@ -644,14 +597,11 @@ static void serve_one(vl_shm_t *child)
 
 static void children_share_the_queue_by_what_they_hold(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    vl_shm_t one, two, *shm = make_two(1, &one, &two);
     apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_ON, 0, 10));
     apr_uint32_t n;
     vl_ticket_t held;
 
-    vl_slot_set(shm, 1);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
     enter(&one, a, &held);
     ok(defers(&one, a, 30) == 20, "ten requests are queued, the others deferred");
     ok(metrics(shm, a).waiting == 10 && metrics(shm, a).deferred == 20
@@ -685,7 +635,6 @@ int main(void)
     srand(20261121);
     setvbuf(stdout, NULL, _IOLBF, 0);
     segment_init();
-    fork_sleepers();
     a_grant_wakes_another_child();
     one_wake_is_enough();
     no_queue_stalls();
