@@ -31,9 +31,10 @@ THREADS=(-t 'StartServers 2' -t 'ServerLimit 8' -t 'ThreadsPerChild 16' -t 'Thre
   -t 'MaxSpareThreads 64' -t 'MaxRequestWorkers 64')
 PROCESSES=(-t 'StartServers 24' -t 'MinSpareServers 8' -t 'MaxSpareServers 64' -t 'MaxRequestWorkers 64')
 
-ten_thousand_on() { # <mpm> [argument of start_httpd]...
-  local through=$BATS_TEST_TMPDIR/through requests
-  start_httpd -m "$1" "${@:2}" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
+ten_thousand_on() { # <mpm>
+  local through=$BATS_TEST_TMPDIR/through requests size=("${THREADS[@]}")
+  [[ $1 != prefork ]] || size=("${PROCESSES[@]}")
+  start_httpd -m "$1" "${size[@]}" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
   counts_as 2860 a all_answered
   in_background aborted bulk bulk >"$through"
   wait_until 30 status_at_least a requests 4000
@@ -62,17 +63,7 @@ in_background() { # <command>...
   for c; do "$c" 3>&- 4>&- & done
 }
 
-@test "event: the running count is 0 after ten thousand requests of all kinds" {
-  requires event ab
-  ten_thousand_on event "${THREADS[@]}"
-}
-
-@test "worker: the running count is 0 after ten thousand requests of all kinds" {
-  requires worker ab
-  ten_thousand_on worker "${THREADS[@]}"
-}
-
-@test "prefork: the running count is 0 after ten thousand requests of all kinds" {
-  requires prefork ab
-  ten_thousand_on prefork "${PROCESSES[@]}"
+@test "on each MPM the running count is 0 after ten thousand requests of all kinds" {
+  requires ab
+  on_each_mpm ten_thousand_on
 }

@@ -66,8 +66,15 @@ all_have_arrived() { (($(status_of "$1" running) + $(status_of "$1" waiting) == 
 
 # ---- connections of their own ----------------------------------------------------
 
-hangs_beside_b_on() { # <mpm> <start_httpd argument>...
-  start_httpd -m "$1" "${@:2}" 'VhostLimit On' 'VhostLimitQueue 100 60s'
+# Sixteen threads, or processes.
+start_sixteen() { # <mpm> <start_httpd argument>...
+  local size=("${ONE_CHILD[@]}")
+  [[ $1 != prefork ]] || size=("${SIXTEEN_PROCESSES[@]}")
+  start_httpd -m "$1" "${size[@]}" "${@:2}"
+}
+
+hangs_beside_b_on() { # <mpm>
+  start_sixteen "$1" 'VhostLimit On' 'VhostLimitQueue 100 60s'
   begin_hanging 40 a
   wait_until 20 all_have_arrived a 40
   b_is_served
@@ -77,20 +84,15 @@ hangs_beside_b_on() { # <mpm> <start_httpd argument>...
   is "$(hangs_with 200)" 40
 }
 
-@test "event and worker: hanging programs of one vhost leave slots and threads to another" {
-  MPMS='event worker' on_each_mpm hangs_beside_b_on "${ONE_CHILD[@]}"
-}
-
-@test "prefork: hanging programs of one vhost leave slots and processes to another" {
-  requires prefork
-  hangs_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
+@test "on each MPM hanging programs of one vhost leave slots, threads and processes to another" {
+  on_each_mpm hangs_beside_b_on
 }
 
 # ---- keep-alive connections, which have their threads at once --------------------
 
-kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
+kept_hang_beside_b_on() { # <mpm>
   local kept_pid go=$BATS_TEST_TMPDIR/go kept=$BATS_TEST_TMPDIR/kept
-  start_httpd -m "$1" "${@:2}" 'KeepAliveTimeout 30' 'VhostLimit On' 'VhostLimitQueue 100 60s'
+  start_sixteen "$1" 'KeepAliveTimeout 30' 'VhostLimit On' 'VhostLimitQueue 100 60s'
   can_hang
   packets --kept 16 "$go" "$KEPT" "$HANG" >"$kept" 2>&1 3>&- 4>&- &
   kept_pid=$!
@@ -106,13 +108,8 @@ kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
   [[ $1 != event ]] || is "$(sed -n 2p "$kept")" '16 200' "of a"
 }
 
-@test "event and worker: hanging requests on keep-alive connections leave threads to another vhost" {
-  MPMS='event worker' on_each_mpm kept_hang_beside_b_on "${ONE_CHILD[@]}"
-}
-
-@test "prefork: hanging requests on keep-alive connections leave processes to another vhost" {
-  requires prefork
-  kept_hang_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
+@test "on each MPM hanging requests on keep-alive connections leave threads and processes to another vhost" {
+  on_each_mpm kept_hang_beside_b_on
 }
 
 # ---- HTTP/2, whose connections have a thread besides their streams' --------------
