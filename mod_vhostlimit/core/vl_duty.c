@@ -47,33 +47,28 @@ void vl_duty_wake_sampler(vl_shm_t *shm)
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port)
 {
-    vl_duty_take(shm, i);
-    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
-        vl_duty_fill(shm, i, account + 1, client_fd, port);
+    task_t *task = vl_duty_take(shm, i);
+
+    if (task)
+        vl_duty_fill(shm, shm->sampler, task, account + 1, client_fd, port);
 }
 
-void vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
+task_t *vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
 {
-    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
-        vl_duty_task(shm, shm->self, i)->tid = this_thread();
-}
+    task_t *task;
 
-void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
-                  int port)
-{
-    const apr_uint32_t *sleeps = &shm->sampler->sleeps;
-    task_t *task = vl_duty_task(shm, shm->self, i);
-
-    task->client_fd = client_fd;
-    task->port = port;
-    __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&task->account, word, __ATOMIC_RELEASE);
+    if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
+        return NULL;
+    task = vl_duty_task(shm, shm->self, i);
+    task->tid = this_thread();
     if (i >= shm->children[shm->self].tasks)
         __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);    /* see must_not_sleep() */
-    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == VL_UNTIL_BEGIN)
-        vl_duty_wake_sampler(shm);
+    return task;
+}
+
+apr_uint32_t vl_duty_number(const vl_shm_t *shm, const task_t *task)
+{
+    return (apr_uint32_t)(task - vl_duty_task(shm, shm->self, 0));
 }
 
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)

@@ -92,14 +92,28 @@ typedef struct vl_sampler_state_t {
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port);
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
-/* Entry i is for requests of the calling thread from now on. */
-void vl_duty_take(vl_shm_t *shm, apr_uint32_t i);
-/* Core: entry i of a child, and filling in one of this child. word: task_t.account. */
-task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
-void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
-                  int port);
+/* Entry i is for requests of the calling thread from now on. Returns it, or NULL if there is none. The
+ * caller serializes the calls of its child. */
+task_t *vl_duty_take(vl_shm_t *shm, apr_uint32_t i);
+/* Returns the number of an entry of this child. */
+apr_uint32_t vl_duty_number(const vl_shm_t *shm, const task_t *task);
 /* Ends the sampler's sleep. */
 void vl_duty_wake_sampler(vl_shm_t *shm);
+/* Core: entry i of a child, and filling in one of this child. word: task_t.account. Inline, as what
+ * each request of a dormant server runs. */
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
+static inline void vl_duty_fill(vl_shm_t *shm, const vl_sampler_state_t *sampler, task_t *task,
+                                apr_uint32_t word, int client_fd, int port)
+{
+    task->client_fd = client_fd;
+    task->port = port;
+    __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
+    /* These two are ordered. See must_not_sleep(). */
+    __atomic_store_n(&task->account, word, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_SEQ_CST) == VL_UNTIL_BEGIN)
+        vl_duty_wake_sampler(shm);
+}
 /* Tells the sampler that this has happened, and ends its sleep if it sleeps for it. */
 void vl_duty_tell(vl_shm_t *shm, vl_until_e what);
 /* Sampler: returns 1 if it was told this since the last call. */

@@ -54,7 +54,6 @@ static void uncount(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uin
         __atomic_store_n(&state->at_limit, 0, __ATOMIC_RELAXED);
     if (!stream)
         __atomic_sub_fetch(&child->listed, 1, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&child->listed_load, duty, __ATOMIC_RELAXED);
     if (!__atomic_sub_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED))
         __atomic_sub_fetch(&state->sites, 1, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&state->load, duty, __ATOMIC_RELAXED);
@@ -111,7 +110,7 @@ static void tell(vl_shm_t *shm)
     vl_duty_wake_sampler(shm);
 }
 
-static void engage(vl_shm_t *shm, vl_engaged_e why)
+static __attribute__((cold)) void engage(vl_shm_t *shm, vl_engaged_e why)
 {
     apr_uint32_t c;
     int is_first;
@@ -241,7 +240,7 @@ void vl_engage_post_config(vl_shm_t *shm, int may_rest)
 
 /* Returns 1 if more than four fifths of this child's threads are busy. HTTP/2 connections occupy
  * theirs while their streams run. */
-static int threads_are_short(const child_t *child)
+static inline int threads_are_short(const child_t *child)
 {
     apr_uint32_t busy = __atomic_load_n(&child->listed, __ATOMIC_RELAXED)
                         + __atomic_load_n(&child->accepted, __ATOMIC_RELAXED)
@@ -268,7 +267,7 @@ static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t du
 
 /* Returns 1 if the server is dormant, and far below the line of slots, with no site at its own
  * concurrency. */
-static int is_far_below(const vl_shm_t *shm)
+static inline int is_far_below(const vl_shm_t *shm)
 {
     const vl_engage_t *state = state_of(shm);
 
@@ -278,13 +277,11 @@ static int is_far_below(const vl_shm_t *shm)
                + shm->queue.head->load) * 2 < (apr_uint64_t)shm->queue.head->slots * 1000;
 }
 
-int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
+static __attribute__((cold)) int has_room_near(vl_shm_t *shm, apr_uint32_t account_1)
 {
     const vl_fair_account_t *fair = account_1 ? &shm->queue.accounts[account_1 - 1] : NULL;
     apr_uint32_t most, n;
 
-    if (is_far_below(shm))
-        return 1;
     if (!vl_engage_is_dormant(shm))
         return 0;
     most = fair ? most_of(fair) : 0;
@@ -299,6 +296,11 @@ int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
         return 1;
     engage(shm, VL_ENGAGED_LIMIT);
     return 0;
+}
+
+int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
+{
+    return is_far_below(shm) || has_room_near(shm, account_1);
 }
 
 void vl_engage_threads_are_short(vl_shm_t *shm)
@@ -329,7 +331,6 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
     apr_uint32_t most = most_of(fair), n;
     apr_int64_t load;
 
-    __atomic_add_fetch(&child->listed_load, duty, __ATOMIC_RELAXED);
     if (!stream)
         __atomic_add_fetch(&child->listed, 1, __ATOMIC_RELAXED);
     n = __atomic_add_fetch(&shm->accounts[account].listed, 1, __ATOMIC_RELAXED);
@@ -351,15 +352,14 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
     return slots_are_full(shm, load, duty, fair, n - 1);
 }
 
-int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
-                   int stream)
+int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd, int stream)
 {
     apr_uint32_t duty;
     vl_engaged_e why;
     child_t *child;
     account_t *a;
 
-    if (!vl_engage_is_dormant(shm) || shm->self == NO_CHILD || i >= VL_TASKS_MAX)
+    if (!task || !vl_engage_is_dormant(shm))
         return 0;
     child = &shm->children[shm->self];
     duty = vl_fair_duty(&shm->queue, account);
@@ -371,22 +371,15 @@ int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
     a = &shm->accounts[account];
     __atomic_add_fetch(&a->metrics.requests, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&a->waits[0], 1, __ATOMIC_RELAXED);
-    vl_duty_task(shm, shm->self, i)->load = duty;
-    vl_duty_fill(shm, i, (account + 1) | TASK_LISTED | (stream ? TASK_STREAM : 0), client_fd, 0);
+    task->load = duty;
+    vl_duty_fill(shm, shm->sampler, task, (account + 1) | TASK_LISTED | (stream ? TASK_STREAM : 0), client_fd, 0);
     return 1;
 }
 
 /* The process that gives the slot reads the entry until it releases the lock. */
-int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
+static __attribute__((cold)) int take_slot(vl_shm_t *shm, const task_t *task, apr_uint32_t word,
+                                           vl_ticket_t *ret_ticket)
 {
-    task_t *task = vl_duty_task(shm, shm->self, i);
-    apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_ACQ_REL);
-
-    if (word & TASK_LISTED) {
-        uncount(shm, &shm->children[shm->self], vl_duty_account(word), task->load,
-                (word & TASK_STREAM) != 0);
-        return 0;
-    }
     if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (word & TASK_DISOWNED) {
@@ -400,6 +393,17 @@ int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
     ret_ticket->charged = task->charged;
     ret_ticket->stream = (word & TASK_STREAM) != 0;
     return 1;
+}
+
+int vl_engage_unlist(vl_shm_t *shm, task_t *task, vl_ticket_t *ret_ticket)
+{
+    apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_ACQ_REL);
+
+    if (!(word & TASK_LISTED))
+        return take_slot(shm, task, word, ret_ticket);
+    uncount(shm, &shm->children[shm->self], vl_duty_account(word), task->load,
+            (word & TASK_STREAM) != 0);
+    return 0;
 }
 
 void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_t serial)

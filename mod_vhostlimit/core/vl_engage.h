@@ -18,6 +18,7 @@
  * Callers: the threads of requests, the MPM's listener thread, and the acceptor. */
 
 #include "core/vl.h"
+#include "core/vl_duty.h"
 #include "core/vl_shm.h"
 
 /* The server becomes dormant after so long below half of the threads, with nothing to decide. */
@@ -70,13 +71,12 @@ void vl_engage_always(vl_shm_t *shm);
  * when its first request begins, or it ends. */
 void vl_engage_accepted(vl_shm_t *shm, int by);
 
-/* Lists a request in entry i of the table of tasks (vl_duty_take()), and counts it as admitted.
+/* Lists a request in an entry of this child's table of tasks, or NULL, and counts it as admitted.
  * stream: it uses no thread of the MPM. Returns 0, and engages the server, if the request has to
  * ask for a slot. */
-int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
-                   int stream);
+int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd, int stream);
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */
-int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket);
+int vl_engage_unlist(vl_shm_t *shm, task_t *task, vl_ticket_t *ret_ticket);
 /* Sampler: a request that was listed waits for its client for long: if it holds a slot, it holds it no
  * more, and occupies its thread. c, i: its entry. serial: of the request that was seen there. */
 void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_t serial);

@@ -167,14 +167,6 @@ int vl_fair_is_within_bounds(const vl_queue_t *q, apr_uint32_t account)
            && (!cap_of(f) || f->credit_us > 0);
 }
 
-apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t account)
-{
-    const vl_fair_account_t *f = &q->accounts[account];
-    apr_uint32_t duty = f->duty ? f->duty : q->head->duty;
-
-    return duty && q->head->by_duty ? duty : 1000;
-}
-
 static void count_load(vl_queue_t *q, apr_uint32_t account)
 {
     vl_queue_head_t *head = q->head;

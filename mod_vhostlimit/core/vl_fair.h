@@ -141,7 +141,13 @@ void vl_fair_set_duty(vl_queue_t *q, apr_uint32_t account, apr_uint32_t duty,
 #define VL_DUTY_MIN 20
 
 /* Returns the duty that a request of the account counts with, permille. */
-apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t account);
+static inline apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t account)
+{
+    const vl_fair_account_t *f = &q->accounts[account];
+    apr_uint32_t duty = f->duty ? f->duty : q->head->duty;
+
+    return duty && q->head->by_duty ? duty : 1000;
+}
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_fair_free(const vl_queue_t *q);
 

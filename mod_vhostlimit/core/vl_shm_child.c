@@ -48,16 +48,16 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     apr_uint32_t a, i, left = dead->lost + dead->ring_len;
 
     for (i = 0; i < dead->tasks; i++) {
-        apr_uint32_t word = __atomic_exchange_n(&vl_duty_task(shm, child, i)->account, 0,
-                                                __ATOMIC_RELAXED);
+        task_t *task = vl_duty_task(shm, child, i);
+        apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_RELAXED);
 
         if (!(word & TASK_LISTED))
             continue;
         if (!__atomic_sub_fetch(&shm->accounts[vl_duty_account(word)].listed, 1, __ATOMIC_RELAXED))
             __atomic_sub_fetch(&shm->head->engage.sites, 1, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&shm->head->engage.load, task->load, __ATOMIC_RELAXED);
         left++;
     }
-    __atomic_sub_fetch(&shm->head->engage.load, dead->listed_load, __ATOMIC_RELAXED);
     for (i = 0; i < dead->ring_len; i++)
         vl_fair_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
     for (i = 0; i < vl_segment_count(shm); i++) {

@@ -60,23 +60,22 @@ static void find_caller_locked(vl_meter_t *meter)
         meter->ticket->caller = call;
 }
 
-apr_uint32_t vl_meter_take_task(void)
+task_t *vl_meter_take_task(void)
 {
-    apr_uint32_t i;
+    task_t *task;
 
     pthread_mutex_lock(&meters.lock);
-    i = take_task_locked();
+    task = vl_duty_take(meters.shm, take_task_locked());
     pthread_mutex_unlock(&meters.lock);
-    vl_duty_take(meters.shm, i);
-    return i;
+    return task;
 }
 
-void vl_meter_give_task(apr_uint32_t i)
+void vl_meter_give_task(const task_t *task)
 {
-    if (i == VL_TASKS_MAX)
+    if (!task)
         return;
     pthread_mutex_lock(&meters.lock);
-    meters.free[meters.n_free++] = i;
+    meters.free[meters.n_free++] = vl_duty_number(meters.shm, task);
     pthread_mutex_unlock(&meters.lock);
 }
 

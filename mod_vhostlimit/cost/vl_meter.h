@@ -42,10 +42,10 @@ typedef struct vl_meter_t {
 /* Child, before its threads start. */
 void vl_meter_child_init(vl_shm_t *shm);
 
-/* Returns an entry of the table of tasks for requests of the calling thread, or VL_TASKS_MAX, and
- * gives it back. */
-apr_uint32_t vl_meter_take_task(void);
-void vl_meter_give_task(apr_uint32_t i);
+/* Returns an entry of the table of tasks for requests of the calling thread, or NULL, and gives it
+ * back. */
+task_t *vl_meter_take_task(void);
+void vl_meter_give_task(const task_t *task);
 
 /* The calling thread begins a request that holds the slot of this ticket.
  * thread_from_us: the thread's CPU clock at the start. client_fd: the client's socket, or

@@ -28,6 +28,8 @@
 
 static ap_filter_rec_t *frame_filter;
 __thread vl_lease_t *vl_lease_current;
+/* 1: this child has had a connection with frames. Read before vl_lease_current, which costs a call. */
+static int has_frames;
 
 /* --- the state of the MPM, as mod_http2 sees it --------------------------- */
 
@@ -53,7 +55,8 @@ int vl_lease_is_stopping(const vl_lease_t *lease)
  * passed. */
 static int hide_stopping_state(int query, int *result, apr_status_t *rv)
 {
-    if (query != AP_MPMQ_MPM_STATE || !vl_lease_current || !vl_lease_current->frames
+    if (query != AP_MPMQ_MPM_STATE || !__atomic_load_n(&has_frames, __ATOMIC_RELAXED)
+        || !vl_lease_current || !vl_lease_current->frames
         || (vl_lease_current->input_exhausted && !vl_lease_current->frames->streams))
         return DECLINED;
     *result = AP_MPMQ_RUNNING;
@@ -494,6 +497,7 @@ void vl_lease_begin_http2(vl_lease_t *lease)
     if (lease->is_measured)
         vl_lease_begin_charges(lease);
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
+    __atomic_store_n(&has_frames, 1, __ATOMIC_RELAXED);
     vl_frames_init(lease->frames);
     vl_held_init(&lease->held);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);

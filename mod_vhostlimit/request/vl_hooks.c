@@ -248,28 +248,19 @@ static int req_keep_sent(request_rec *r)
     return DECLINED;
 }
 
-/* post_read_request hook. */
-static int req_admit(request_rec *r)
+static __attribute__((noinline)) void admit_other(request_rec *r, conn_t *conn, const vl_conf_t *conf)
 {
-    const vl_conf_t *conf = vl_conf_get(r->server);
-    conn_t *conn = ap_get_module_config(r->connection->conn_config,
-                                        &vhostlimit_module);
     vl_client_id_t client = { 0 };
     apr_uint32_t account, found;
     int is_exempt;
 
-    if (conn && !r->main && !r->prev) {
-        vl_request_conn_begun(conn->master ? conn->master : conn);
-        if (admit_plain(r, conn, conf))
-            return DECLINED;
-    }
     vl_sandbox_fork_for(NULL);
     if (!conn)
-        return DECLINED;
+        return;
     if (r->main || r->prev) {
         if (!conn->current)     /* error document of a request that could not be read */
             vl_request_leave_groups();
-        return DECLINED;
+        return;
     }
     conn->server = NULL;
     if (vl_handshake_end(&conn->handshake))
@@ -297,21 +288,29 @@ static int req_admit(request_rec *r)
         admit(r, conn, conf, account, &client);
     if (conf->mode == VL_MODE_ON)
         tell_contention(r, account);
+}
+
+/* post_read_request hook. */
+static int req_admit(request_rec *r)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn = ap_get_module_config(r->connection->conn_config,
+                                        &vhostlimit_module);
+
+    if (conn && !r->main && !r->prev) {
+        vl_request_conn_begun(conn->master ? conn->master : conn);
+        if (admit_plain(r, conn, conf))
+            return DECLINED;
+    }
+    admit_other(r, conn, conf);
     return DECLINED;
 }
 
-/* process_connection hook: processes a request that has waited without its thread. */
-static int req_go(conn_rec *c)
+int vl_hooks_go(conn_rec *c, req_t *req)
 {
-    const conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-    req_t *req = conn ? conn->waiting : NULL;
-    request_rec *r;
-    const vl_conf_t *conf;
+    request_rec *r = req->r;
+    const vl_conf_t *conf = vl_conf_get(r->server);
 
-    if (!req)
-        return DECLINED;
-    r = req->r;
-    conf = vl_conf_get(r->server);
     vl_sandbox_fork_for(NULL);
     begin(r, req, conf, vl_request_go(req, conf));
     tell_contention(r, req->account);
@@ -324,19 +323,13 @@ static int req_go(conn_rec *c)
     return OK;
 }
 
-/* quick_handler hook: lets a request wait, and answers a refused one. A status that
- * post_read_request returns ends the connection without an answer (ap_read_request). */
-static int req_wait_or_refuse(request_rec *r, int lookup)
+static __attribute__((noinline)) int wait_or_refuse(request_rec *r, req_t *req)
 {
-    req_t *req = ap_get_module_config(r->request_config, &vhostlimit_module);
+    const vl_conf_t *conf = vl_conf_get(r->server);
     const vl_admission_t *adm;
-    const vl_conf_t *conf;
     apr_uint32_t seconds;
     apr_status_t rv;
 
-    if (!req || lookup)
-        return DECLINED;
-    conf = vl_conf_get(r->server);
     if (req->state == REQ_WAITING) {
         rv = vl_request_wait(req, conf);
         if (req->conn->waiting)
@@ -360,6 +353,15 @@ static int req_wait_or_refuse(request_rec *r, int lookup)
                   vl_admit_reason_name(adm->decision.reason),
                   adm->concurrency);
     return conf->status_code;
+}
+
+/* quick_handler hook: lets a request wait, and answers a refused one. A status that
+ * post_read_request returns ends the connection without an answer (ap_read_request). */
+static int req_wait_or_refuse(request_rec *r, int lookup)
+{
+    req_t *req = ap_get_module_config(r->request_config, &vhostlimit_module);
+
+    return !req || lookup ? DECLINED : wait_or_refuse(r, req);
 }
 
 /* protocol_switch hook. With an upgrade to h2c the request becomes the first stream,
@@ -535,10 +537,6 @@ void vl_hooks_check_config(server_rec *s)
 
 void vl_hooks_register(void)
 {
-    static const char *const http[] = { "mod_http2.c", "http_core.c", NULL };
-
-    /* Below vl_lease_process(), which runs the hooks again when the wait is over. */
-    ap_hook_process_connection(req_go, NULL, http, APR_HOOK_MIDDLE + 1);
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);

@@ -4,6 +4,8 @@
 
 #include <httpd.h>
 
+#include "request/vl_request.h"
+
 /*
  * The hooks of requests and of their connections. A request is counted for its site's
  * account after it has been read (post_read_request), and is counted no more when its work
@@ -15,9 +17,13 @@
 
 /* Makes the lease of a connection that began while the server was dormant. */
 void vl_hooks_conn_lease(conn_rec *c);
+/* Processes a request that has waited without its thread (conn_t.waiting), as a process_connection
+ * hook. vl_lease_process() has run the hooks again when the wait was over. */
+typedef int vl_hooks_go_fn(conn_rec *c, req_t *req);
+vl_hooks_go_fn vl_hooks_go;
 
 /* Register the hooks and filters of connections, and the hooks of requests. */
-void vl_hooks_conn_register(void);
+void vl_hooks_conn_register(vl_hooks_go_fn *go);
 void vl_hooks_register(void);
 /* Parent, in check_config: registers the hooks that only some configurations need. A hook that only
  * returns costs a request a thousandth of its instructions. */

@@ -32,6 +32,7 @@
 #define EVENTS "text/event-stream"
 
 static ap_filter_rec_t *end_filter_handle, *late_filter_handle, *hello_filter_handle;
+static vl_hooks_go_fn *process_waiting;
 
 /* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
@@ -153,22 +154,17 @@ static int is_endless(req_t *req)
                                                 sizeof(EVENTS) - 1);
 }
 
-/* The end of a response, or a part of one that may have no end. */
-static apr_status_t pass_end(ap_filter_t *f, apr_bucket_brigade *bb)
+/* The end of a response. */
+static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (!vl_hooks_ends_request(bb)) {
-        if (req && (req->state == REQ_LISTED || req->state == REQ_RUNNING) && is_endless(req))
-            vl_request_has_no_end(req);
-        return ap_pass_brigade(f->next, bb);
-    }
     if (req && f->c->keepalive == AP_CONN_CLOSE)
         conn->is_last = is_last(req->r);
     rv = ap_pass_brigade(f->next, bb);
-    if (req && !f->c->master)
+    if (req && conn->lease)
         vl_lease_sent();
     /* The pass may have destroyed the request, and with it conn->current. */
     if (conn->current) {
@@ -177,7 +173,7 @@ static apr_status_t pass_end(ap_filter_t *f, apr_bucket_brigade *bb)
     }
     if (!req && conn->grant.holds)      /* httpd has refused the request */
         vl_request_drop_grant(conn);
-    if (rv == APR_SUCCESS) {
+    if (rv == APR_SUCCESS && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);
     }
@@ -190,10 +186,16 @@ static apr_status_t pass_end(ap_filter_t *f, apr_bucket_brigade *bb)
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     const apr_bucket *last = APR_BRIGADE_LAST(bb);
+    const conn_t *conn = f->ctx;
 
     if (last != APR_BRIGADE_SENTINEL(bb) && APR_BUCKET_IS_EOS(last))
         return ap_pass_brigade(f->next, bb);
-    return pass_end(f, bb);
+    if (vl_hooks_ends_request(bb))
+        return pass_end(f, bb);
+    if (conn->current && (conn->current->state == REQ_LISTED || conn->current->state == REQ_RUNNING)
+        && is_endless(conn->current))
+        vl_request_has_no_end(conn->current);
+    return ap_pass_brigade(f->next, bb);
 }
 
 /* Returns the slot of a connection that ends before a request has used it. */
@@ -503,7 +505,7 @@ static int process_connection(conn_rec *c)
         vl_request_forget_thread();
     if (!vl_lease_parks() && !is_http1)
         vl_request_drop_grant(conn);
-    return rc;
+    return rc == DECLINED && conn->waiting ? process_waiting(c, conn->waiting) : rc;
 }
 
 /* pre_close_connection hook. */
@@ -516,7 +518,7 @@ static int pre_close(conn_rec *c)
     return DECLINED;
 }
 
-void vl_hooks_conn_register(void)
+void vl_hooks_conn_register(vl_hooks_go_fn *go)
 {
     static const char *const tls[] = { "mod_ssl.c", NULL };
     static const char *const http2[] = { "mod_http2.c", "http_core.c",
@@ -538,5 +540,6 @@ void vl_hooks_conn_register(void)
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
     ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    process_waiting = go;
     vl_lease_register(vl_newconn_linger, look_at_next);
 }

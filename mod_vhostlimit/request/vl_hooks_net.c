@@ -29,18 +29,6 @@
 
 static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;
 
-int vl_hooks_ends_request(const apr_bucket_brigade *bb)
-{
-    const apr_bucket *b;
-
-    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b)) {
-        if (AP_BUCKET_IS_EOR(b))
-            return 1;
-    }
-    return 0;
-}
-
 /* Returns 1 if the client is not ready for SLOW_MS, or, if it is known to be slow, is
  * not ready now. */
 static int is_not_ready(conn_rec *c, req_t *req, short events)

@@ -37,7 +37,7 @@
 
 typedef struct worker_t {
     pthread_t self;             /* valid if it has ever had a task */
-    apr_uint32_t task;          /* 1 + an entry of the table of tasks that it keeps; 0: none */
+    task_t *task;               /* an entry of the table of tasks that it keeps, or NULL */
     const vl_conf_t *plain;     /* it is in no cgroup, and its forks are ready for a plain request
                                  * of this site; else NULL */
     int known;                  /* us is where the next request begins */
@@ -58,9 +58,8 @@ static void forget_worker(void *data)
 {
     worker_t *w = data;
 
-    if (w->task)
-        vl_meter_give_task(w->task - 1);
-    w->task = 0;
+    vl_meter_give_task(w->task);
+    w->task = NULL;
 }
 
 void vl_request_child_init(void)
@@ -69,26 +68,29 @@ void vl_request_child_init(void)
     pthread_key_create(&worker_ends, forget_worker);
 }
 
-/* The worker keeps an entry, so that the next request needs no lock. */
-static apr_uint32_t take_task(worker_t *w)
+static __attribute__((cold)) task_t *make_task(worker_t *w)
 {
-    apr_uint32_t i = w->task;
-
-    w->task = 0;
-    if (i)
-        return i - 1;
     w->self = pthread_self();
     pthread_setspecific(worker_ends, w);
     return vl_meter_take_task();
 }
 
-/* w: of the calling thread, or NULL. */
-static void give_task(worker_t *w, apr_uint32_t i)
+/* The worker keeps an entry, so that the next request needs no lock. */
+static inline task_t *take_task(worker_t *w)
 {
-    if (w && !w->task && i < VL_TASKS_MAX)
-        w->task = i + 1;
+    task_t *task = w->task;
+
+    w->task = NULL;
+    return task ? task : make_task(w);
+}
+
+/* w: of the calling thread, or NULL. */
+static inline void give_task(worker_t *w, task_t *task)
+{
+    if (w && !w->task)
+        w->task = task;
     else
-        vl_meter_give_task(i);
+        vl_meter_give_task(task);
 }
 
 static void count_listed(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
@@ -118,6 +120,7 @@ static void charge_listed(worker_t *w, apr_uint64_t us)
         vl_engage_charge(vl_child.shm, w->of[i].account, w->of[i].requests,
                          w->of[i].busy_us, us * w->of[i].requests / w->requests);
     w->requests = w->accounts = 0;
+    w->plain = NULL;            /* the sites' requests may have become long */
 }
 
 /* Returns what the thread has used since the last reading. */
@@ -132,7 +135,7 @@ static apr_uint64_t read_clock(worker_t *w)
 }
 
 /* Returns this thread's worker_t, without listed requests that are not charged. */
-static worker_t *settle(void)
+static __attribute__((cold)) worker_t *settle(void)
 {
     worker_t *w = &this_worker;
 
@@ -142,7 +145,7 @@ static worker_t *settle(void)
 }
 
 /* The part of earlier, short requests is what is known of requests of their accounts. */
-static apr_uint64_t charge_long(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
+static __attribute__((cold)) apr_uint64_t charge_long(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
 {
     apr_uint64_t us = read_clock(w), earlier_us = 0;
     apr_uint32_t i;
@@ -523,7 +526,7 @@ apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf)
 }
 
 /* Moves the request to LISTED. Returns 0 if it has to ask for a slot. */
-static int list(req_t *req, worker_t *w, int fd, int is_stream)
+static inline int list(req_t *req, worker_t *w, int fd, int is_stream)
 {
     req->task = take_task(w);
     if (!vl_engage_list(vl_child.shm, req->task, req->account, fd, is_stream)) {
@@ -554,29 +557,29 @@ int vl_request_list(req_t *req, const vl_conf_t *conf)
     return 1;
 }
 
-/* Requests of a plain site may follow each other on a thread without any change to it. */
-static void prepare_plain(worker_t *w, const vl_conf_t *conf)
+/* Requests of a plain site may follow each other on a thread without any change to it, unless they
+ * are so long that the thread moves (place_thread()). */
+static __attribute__((cold)) int prepare_plain(worker_t *w, const vl_conf_t *conf)
 {
+    if (vl_slot_thread_us(vl_child.shm, conf->account) >= PLACE_MIN_US)
+        return 0;
     vl_request_leave_groups();
     vl_place_fork_for(vl_child.place, conf->account);
     w->plain = conf;
+    return 1;
 }
 
 int vl_request_list_plain(req_t *req, conn_t *conn, request_rec *r, const vl_conf_t *conf)
 {
     worker_t *w = &this_worker;
 
-    if (vl_slot_thread_us(vl_child.shm, conf->account) >= PLACE_MIN_US)
+    if (w->plain != conf && !prepare_plain(w, conf))
         return 0;
     req->conn = conn;
     req->r = r;
     req->account = conf->account;
     req->measured = req->passes = 0;
-    if (!list(req, w, conn->fd, 0))
-        return 0;
-    if (w->plain != conf)
-        prepare_plain(w, conf);
-    return 1;
+    return list(req, w, conn->fd, 0);
 }
 
 void vl_request_begin(req_t *req, const vl_conf_t *conf)
@@ -642,10 +645,9 @@ static void charge_gained(const req_t *req, apr_uint64_t us)
 static void end_listed(req_t *req)
 {
     worker_t *w = pthread_equal(req->thread, pthread_self()) ? req->worker : NULL;
-    vl_ticket_t ticket;
 
-    if (vl_engage_unlist(vl_child.shm, req->task, &ticket))
-        vl_waiters_end(&ticket, NULL);
+    if (vl_engage_unlist(vl_child.shm, req->task, &req->admission.ticket))
+        vl_waiters_end(&req->admission.ticket, NULL);
     give_task(w, req->task);
     if (req != &req->conn->plain) {
         vl_request_stop_clock(req);
@@ -667,15 +669,11 @@ void vl_request_has_no_end(req_t *req)
     vl_request_pause(req);
 }
 
-void vl_request_end(req_t *req)
+static __attribute__((noinline)) void end_counted(req_t *req)
 {
     vl_cost_t cost;
     apr_uint64_t charged;
 
-    if (req->state == REQ_LISTED) {
-        end_listed(req);
-        return;
-    }
     if (req->state == REQ_ENDED)
         unoccupy(req);
     if (!vl_request_is_counted(req))
@@ -694,4 +692,12 @@ void vl_request_end(req_t *req)
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
     if (vl_request_lease(req->conn))
         vl_lease_charge(vl_request_lease(req->conn), charged);
+}
+
+void vl_request_end(req_t *req)
+{
+    if (req->state == REQ_LISTED)
+        end_listed(req);
+    else
+        end_counted(req);
 }

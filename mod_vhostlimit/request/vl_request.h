@@ -72,7 +72,7 @@ typedef struct req_t {
     vl_ticket_t gained;
     apr_int64_t started;        /* when it was admitted */
     vl_meter_t meter;           /* while it is counted */
-    apr_uint32_t task;          /* LISTED: its entry of the table of tasks */
+    task_t *task;               /* LISTED: its entry of the table of tasks */
     int passes;                 /* a part of its response has passed filter_end() */
     int occupies;               /* paused, and its thread is counted (vl_slot.h) */
     int is_error_page;          /* it was refused, and its ErrorDocument has got a slot */

@@ -84,15 +84,13 @@ static const struct format_t *format_for(request_rec *r)
     return format;
 }
 
-static int status_handler(request_rec *r)
+static __attribute__((noinline)) int answer(request_rec *r)
 {
     const struct format_t *format;
     const char *nonce;
     int is_me;
     vl_out_t *out;
 
-    if (!r->handler || *r->handler != 'v' || strcmp(r->handler, "vhostlimit-status"))
-        return DECLINED;
     r->allowed = AP_METHOD_BIT << M_GET;
     if (r->method_number != M_GET)
         return DECLINED;
@@ -112,6 +110,12 @@ static int status_handler(request_rec *r)
         put_html(out, nonce);
     vl_out_flush(out);
     return OK;
+}
+
+static int status_handler(request_rec *r)
+{
+    return r->handler && *r->handler == 'v' && !strcmp(r->handler, "vhostlimit-status")
+           ? answer(r) : DECLINED;
 }
 
 void vl_status_register(apr_pool_t *p)

@@ -13,12 +13,21 @@ static apr_uint32_t a, b;
 
 static void start(apr_uint32_t slots)
 {
+    apr_uint32_t i;
+
     shm = make(4, 2);
     a = account_with(shm, "a", limits_of(VL_MODE_ON, 0, 100));
     b = account_with(shm, "b", limits_of(VL_MODE_ON, 2, 100));
     vl_slot_set(shm, slots);
     vl_engage_post_config(shm, 1);
     vl_shm_child_attach(shm, getpid(), 10);
+    for (i = 0; i < 10; i++)
+        vl_duty_take(shm, i);
+}
+
+static task_t *entry(apr_uint32_t i)
+{
+    return vl_duty_task(shm, 0, i);
 }
 
 static apr_uint64_t running(apr_uint32_t account)
@@ -36,16 +45,16 @@ static void requests_up_to_the_slots_are_listed(void)
     vl_ticket_t ticket;
 
     start(2);
-    ok(vl_engage_list(shm, 0, a, 5, 0) && vl_engage_list(shm, 1, a, 6, 0), "two are listed");
+    ok(vl_engage_list(shm, entry(0), a, 5, 0) && vl_engage_list(shm, entry(1), a, 6, 0), "two are listed");
     ok(vl_engage_is_dormant(shm) && running(a) == 2, "they run, and the server is dormant");
     ok(vl_fair_free(&shm->queue) == 2000, "they hold no slot");
-    ok(!vl_engage_list(shm, 2, a, 7, 0), "the third has to ask for a slot");
+    ok(!vl_engage_list(shm, entry(2), a, 7, 0), "the third has to ask for a slot");
     ok(is_engaged_by(VL_ENGAGED_SLOTS), "it engages the server");
     ok(running(a) == 2 && !vl_fair_free(&shm->queue), "the two hold slots now");
-    ok(vl_engage_unlist(shm, 0, &ticket) && ticket.account == a, "one ends with its slot");
+    ok(vl_engage_unlist(shm, entry(0), &ticket) && ticket.account == a, "one ends with its slot");
     vl_slot_end(shm, &ticket, NULL);
     ok(running(a) == 1 && vl_fair_free(&shm->queue) == 1000, "the slot is free");
-    ok(vl_engage_unlist(shm, 1, &ticket), "the other one too");
+    ok(vl_engage_unlist(shm, entry(1), &ticket), "the other one too");
     vl_slot_end(shm, &ticket, NULL);
     ok(!running(a) && valid(shm), "nothing is left");
 }
@@ -59,11 +68,11 @@ static void sleeping_requests_count_their_duty(void)
     vl_fair_set_duty(&shm->queue, a, 100, 0, 0);
     shm->head->queue.by_duty = 1;
     for (i = 0; i < 8; i++)
-        ok(vl_engage_list(shm, i, a, -1, 0), "a request that sleeps is listed");
-    ok(!vl_engage_list(shm, 8, a, -1, 0), "the ninth of ten threads is not");
+        ok(vl_engage_list(shm, entry(i), a, -1, 0), "a request that sleeps is listed");
+    ok(!vl_engage_list(shm, entry(8), a, -1, 0), "the ninth of ten threads is not");
     ok(is_engaged_by(VL_ENGAGED_THREADS), "because threads are short");
     for (i = 0; i < 8; i++) {
-        ok(vl_engage_unlist(shm, i, &ticket), "it holds a slot");
+        ok(vl_engage_unlist(shm, entry(i), &ticket), "it holds a slot");
         vl_slot_end(shm, &ticket, NULL);
     }
     ok(valid(shm), "nothing is left");
@@ -74,12 +83,12 @@ static void a_site_has_its_own_limit(void)
     vl_ticket_t ticket;
 
     start(8);
-    ok(vl_engage_list(shm, 0, b, -1, 0) && vl_engage_list(shm, 1, b, -1, 1), "two are allowed");
-    ok(!vl_engage_list(shm, 2, b, -1, 0), "a third one is not");
+    ok(vl_engage_list(shm, entry(0), b, -1, 0) && vl_engage_list(shm, entry(1), b, -1, 1), "two are allowed");
+    ok(!vl_engage_list(shm, entry(2), b, -1, 0), "a third one is not");
     ok(is_engaged_by(VL_ENGAGED_LIMIT) && running(b) == 2, "the limit engages");
-    ok(vl_engage_unlist(shm, 1, &ticket) && ticket.stream, "a stream holds a stream's slot");
+    ok(vl_engage_unlist(shm, entry(1), &ticket) && ticket.stream, "a stream holds a stream's slot");
     vl_slot_end(shm, &ticket, NULL);
-    vl_engage_unlist(shm, 0, &ticket);
+    vl_engage_unlist(shm, entry(0), &ticket);
     vl_slot_end(shm, &ticket, NULL);
     ok(valid(shm), "nothing is left");
 }
@@ -90,14 +99,14 @@ static void a_request_that_waits_for_its_client_holds_no_slot(void)
     apr_uint32_t serial;
 
     start(1);
-    ok(vl_engage_list(shm, 0, a, -1, 0) && !vl_engage_list(shm, 1, a, -1, 0), "engaged");
+    ok(vl_engage_list(shm, entry(0), a, -1, 0) && !vl_engage_list(shm, entry(1), a, -1, 0), "engaged");
     serial = vl_duty_task(shm, 0, 0)->serial;
     vl_engage_disown(shm, 0, 0, serial + 1);
     ok(running(a) == 1, "another request in its entry is not meant");
     vl_engage_disown(shm, 0, 0, serial);
     ok(!running(a) && valid(shm), "it holds no slot any more");
     ok(shm->children[0].occupied == 1, "its thread is occupied");
-    ok(!vl_engage_unlist(shm, 0, &ticket), "so it releases none");
+    ok(!vl_engage_unlist(shm, entry(0), &ticket), "so it releases none");
     ok(!shm->children[0].occupied && valid(shm), "and its thread is free");
 }
 
@@ -107,9 +116,9 @@ static void a_site_leaves_the_last_fifth(void)
 
     start(5);
     for (i = 0; i < 4; i++)
-        ok(vl_engage_list(shm, i, a, -1, 0), "a request is listed");
+        ok(vl_engage_list(shm, entry(i), a, -1, 0), "a request is listed");
     ok(vl_engage_has_room(shm, 0) && vl_engage_has_room(shm, b + 1), "there is room for others");
-    ok(!vl_engage_list(shm, 4, a, -1, 0), "the fifth of five slots is for other sites");
+    ok(!vl_engage_list(shm, entry(4), a, -1, 0), "the fifth of five slots is for other sites");
     ok(is_engaged_by(VL_ENGAGED_SLOTS), "so the request engages the server");
 }
 
@@ -122,15 +131,15 @@ static void even_sites_may_have_twice_the_slots(void)
     shm->head->queue.by_duty = 1;
     shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 6; i++)
-        ok(vl_engage_list(shm, i, i % 2 ? a : c, -1, 0), "two even sites with short requests");
-    ok(!vl_engage_list(shm, 6, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "not more than twice the slots");
+        ok(vl_engage_list(shm, entry(i), i % 2 ? a : c, -1, 0), "two even sites with short requests");
+    ok(!vl_engage_list(shm, entry(6), a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "not more than twice the slots");
     start(4);
     c = account_with(shm, "c", limits_of(VL_MODE_ON, 0, 100));
     shm->head->queue.by_duty = 1;
     shm->queue.accounts[a].estimate_us = shm->queue.accounts[c].estimate_us = 100;
     for (i = 0; i < 4; i++)
-        ok(vl_engage_list(shm, i, i ? a : c, -1, 0), "a site with more than the other");
-    ok(!vl_engage_list(shm, 4, a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "may not exceed the slots");
+        ok(vl_engage_list(shm, entry(i), i ? a : c, -1, 0), "a site with more than the other");
+    ok(!vl_engage_list(shm, entry(4), a, -1, 0) && is_engaged_by(VL_ENGAGED_SLOTS), "may not exceed the slots");
 }
 
 static void the_server_becomes_dormant_when_it_is_calm(void)
@@ -139,11 +148,11 @@ static void the_server_becomes_dormant_when_it_is_calm(void)
     vl_ticket_t ticket;
 
     start(1);
-    ok(vl_engage_list(shm, 0, a, -1, 0) && !vl_engage_list(shm, 1, a, -1, 0), "engaged");
+    ok(vl_engage_list(shm, entry(0), a, -1, 0) && !vl_engage_list(shm, entry(1), a, -1, 0), "engaged");
     vl_charge_credit(shm, now_us);
     vl_engage_tick(shm, now_us + VL_CALM_US * 2);
     ok(!vl_engage_is_dormant(shm), "not while a slot is in use");
-    vl_engage_unlist(shm, 0, &ticket);
+    vl_engage_unlist(shm, entry(0), &ticket);
     vl_slot_end(shm, &ticket, NULL);
     vl_engage_tick(shm, now_us + VL_CALM_US * 5 / 2);
     ok(!vl_engage_is_dormant(shm), "nor at once");
@@ -154,7 +163,7 @@ static void the_server_becomes_dormant_when_it_is_calm(void)
 static void a_dead_child_leaves_nothing(void)
 {
     start(8);
-    vl_engage_list(shm, 0, a, -1, 0);
+    vl_engage_list(shm, entry(0), a, -1, 0);
     vl_engage_accepted(shm, 1);
     ok(vl_shm_parent_reclaim(shm, getpid()) == 1, "one request is lost");
     ok(!running(a) && !vl_engage_state(shm).load && !vl_engage_state(shm).sites && valid(shm), "nothing is left");
@@ -183,7 +192,7 @@ static void *list_and_unlist(void *data)
     vl_ticket_t ticket;
 
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-        if (vl_engage_list(shm, i, a, -1, 0) && vl_engage_unlist(shm, i, &ticket))
+        if (vl_engage_list(shm, entry(i), a, -1, 0) && vl_engage_unlist(shm, entry(i), &ticket))
             vl_slot_end(shm, &ticket, NULL);
     }
     return NULL;
