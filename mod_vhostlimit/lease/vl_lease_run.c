@@ -33,6 +33,9 @@ static __thread lease_thread_t *this_thread;
 /* The connection that will be suspended when the thread returns. */
 static __thread vl_lease_t *suspending;
 static __thread int is_runner;
+/* 1: this child has suspended a connection, or may do so soon. Read before the variables above: each of
+ * them costs a call. */
+static int suspends;
 static vl_lease_linger_fn linger_on;
 
 static int find_score(lease_thread_t *t)
@@ -61,6 +64,7 @@ static lease_thread_t *my_thread(void)
 
     if (this_thread)
         return this_thread;
+    __atomic_store_n(&suspends, 1, __ATOMIC_RELAXED);
     /* As long as the process */
     if (apr_pool_create(&pool, NULL) != APR_SUCCESS)
         return NULL;
@@ -92,10 +96,10 @@ void vl_lease_forget_suspend(const vl_lease_t *lease)
 /* suspend_connection hook. The MPM writes to the connection once more (notify_suspend()). */
 static void note_suspend(conn_rec *c, request_rec *r)
 {
-    vl_lease_t *lease = suspending;
+    vl_lease_t *lease = __atomic_load_n(&suspends, __ATOMIC_RELAXED) ? suspending : NULL;
 
     (void)r;
-    if (is_runner || !lease || lease->c != c)
+    if (!lease || is_runner || lease->c != c)
         return;
     suspending = NULL;
     lease->left_by = this_thread;
@@ -107,7 +111,7 @@ static void note_suspend(conn_rec *c, request_rec *r)
 
 static void note_frame(void)
 {
-    if (this_thread)
+    if (__atomic_load_n(&suspends, __ATOMIC_RELAXED) && this_thread)
         __atomic_add_fetch(&this_thread->frames, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -115,7 +119,7 @@ static void note_resume(conn_rec *c, request_rec *r)
 {
     (void)c;
     (void)r;
-    if (!is_runner)
+    if (__atomic_load_n(&suspends, __ATOMIC_RELAXED) && !is_runner)
         note_frame();
 }
 

@@ -313,19 +313,14 @@ static void limit_handshake(conn_rec *c, conn_t *conn)
 
 /* Ends a TLS connection that has waited beyond the queue. A handshake would cost more than the
  * refusal. The access log has no request line, as of a request that httpd has not read in time. */
-static int refuse_hello(conn_rec *c)
+static void refuse_hello(conn_rec *c, conn_t *conn)
 {
     const struct linger reset = { 1, 0 };
-    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
     req_t unlogged = { 0 }, *req = &unlogged;
-    const vl_grant_t *grant;
-    request_rec *r;
+    const vl_grant_t *grant = &conn->grant;
+    request_rec *r = vl_classify_hello(c);
     int fd;
 
-    if (!conn->grant.reset)
-        return DECLINED;
-    grant = &conn->grant;
-    r = vl_classify_hello(c);
     if (r)
         req = vl_request_make(r, conn, REQ_REFUSED);
     req->thread = pthread_self();
@@ -344,7 +339,6 @@ static int refuse_hello(conn_rec *c)
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     c->keepalive = AP_CONN_CLOSE;
     c->aborted = 1;
-    return OK;
 }
 
 /* process_connection hook, before the TLS handshake. A connection that the MPM has accepted
@@ -357,8 +351,10 @@ static int begin_connection(conn_rec *c)
     if (!conn || conn->is_processed)
         return DECLINED;
     conn->is_processed = 1;
-    if (refuse_hello(c) == OK)
+    if (conn->grant.reset) {
+        refuse_hello(c, conn);
         return OK;
+    }
     if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm)
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
