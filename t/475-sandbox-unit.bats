@@ -23,11 +23,11 @@ need_systemd_analyze() { need_program systemd-analyze; }
 # A server without sandboxes: the unit needs the rules only.
 serve() { start_httpd 'VhostLimit On' "$@"; }
 
-# Prints the unit of the site, and checks it: systemd accepts it without a word.
+# Prints the unit of the site, and checks it: systemd accepts it without a word, except of units of other packages.
 unit() { # <option of vhostlimitctl unit>...
   local file=$BATS_TEST_TMPDIR/vhostlimit-fpm@a.test.service
   ctl unit a.test "$@" >"$file" || return
-  is "$(systemd-analyze verify --man=no "$file" 2>&1)" '' || return
+  is "$(systemd-analyze verify --man=no "$file" 2>&1 | grep -v '^/lib/systemd/system/')" '' || return
   cat "$file"
 }
 

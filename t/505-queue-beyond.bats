@@ -7,8 +7,6 @@
 load lib/live
 load lib/tls
 
-setup() { requires event; }
-
 milliseconds() { # <command>...
   local start=${EPOCHREALTIME/./}
   "$@" >&2
