@@ -92,7 +92,7 @@ fifty_pipelined() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | 
 }
 
 @test "a response that is being sent to a slow client holds no slot" {
-  [[ ${VL_MPM:-event} == event ]] || skip "only event finishes writing without the worker"
+  requires event        # the others write with the worker
   local fd before
   before=$(status_of a requests)
   exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"

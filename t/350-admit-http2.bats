@@ -5,7 +5,7 @@
 
 load lib/live
 
-setup() { requires event mod_http2; }
+setup() { requires mod_http2; }
 
 start_h2() { start_httpd -l http2 'Protocols h2c http/1.1' 'VhostLimit On' "$@"; }
 

@@ -8,7 +8,7 @@ load lib/live
 load lib/tls
 load lib/control
 
-setup() { requires event openssl mod_ssl; }
+setup() { requires openssl mod_ssl; }
 
 # Lines that begin with "s: " are for the virtual host for HTTPS, -v 's LINE' for HTTP.
 start_both() { start_tls -o 'a b c s' 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }  # <as start_tls>...

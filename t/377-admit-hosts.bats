@@ -10,8 +10,6 @@ load lib/control
 load lib/cgroup
 load lib/history
 
-setup() { requires event; }
-
 by_host=(-v 'a ServerAlias *.shop.test' -v 'a VhostLimitAccounts Host')
 
 # One child process, so that the order of the queue is exact.

@@ -71,6 +71,7 @@ works_in_group() { # <extended regular expression>
 }
 
 @test "a thread of Apache that burns CPU time for a vhost is in the vhost's group" {
+  requires event
   wait_until 20 works_in_group "(.server/a\.test|a\.test/threads)"
   local pid
   for pid in $(httpd_children) $(httpd_pid); do

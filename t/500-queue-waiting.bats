@@ -6,8 +6,6 @@
 load lib/live
 load lib/control
 
-setup() { requires event; }
-
 log_line() { wait_until 20 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 

@@ -8,8 +8,6 @@ load lib/live
 load lib/tls
 load lib/clock
 
-setup() { requires event; }
-
 # Opens connections, each of which ends with the step after its request has been sent.
 leave() { # <number> <step> <text>
   local n pids=()
@@ -43,6 +41,7 @@ nothing_runs_on() { # <mpm> <step>
 }
 
 @test "a keep-alive connection whose client closes leaves the queue" {
+  requires event
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local file=$BATS_TEST_TMPDIR/go
   hold_request one b

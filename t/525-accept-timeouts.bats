@@ -9,7 +9,7 @@
 load lib/live
 load lib/tls
 
-setup() { requires event mod_reqtimeout; }
+setup() { requires mod_reqtimeout; }
 
 # Prints how the connection ended and after how many tenths of a second: "408 20", "closed
 # 10". The steps send data, and then the client waits.

@@ -13,8 +13,6 @@ SERVER_STATUS=('ExtendedStatus On' '<Location "/server-status">' 'SetHandler ser
 PAGE='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
 LAST='GET /sub/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
 
-setup() { requires event; }
-
 teardown() { all_of release_all check_nothing_is_left end_server; }
 
 # ---- the state before a test ---------------------------------------------------

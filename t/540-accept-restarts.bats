@@ -8,8 +8,6 @@ load lib/live
 export LOG_MAY_SAY='exit signal Killed'
 CROWD="VhostLimitQueue 1000 $((40 * SLOWER))s"
 
-setup() { requires event; }
-
 # A request holds the only slot of b, and fifty are queued.
 queue_fifty_behind() { # <name>
   hold_request "$1" b
@@ -173,6 +171,7 @@ all_have_rescue() { (($(rescue_processes | wc -w) == $(httpd_children | wc -l)))
 }
 
 @test "all children and their rescue processes killed: the queued connections are lost, and the counts return to 0" {
+  requires event
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
   queue_fifty_behind one
   wait_until 10 all_have_rescue
@@ -264,6 +263,7 @@ three_restarts() {
 
 # Plain Apache does the same.
 @test "event: a graceful restart closes idle keep-alive connections and serves queued ones" {
+  requires event
   local kept_pid file=$BATS_TEST_TMPDIR/kept request='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_httpd 'VhostLimit On' 'KeepAliveTimeout 30' "$CROWD" -v 'c VhostLimitConcurrency 1'
   hold_request one c

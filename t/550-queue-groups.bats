@@ -5,8 +5,6 @@
 
 load lib/live
 
-setup() { requires event; }
-
 log_line() { wait_until 20 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == "$3" ]]; }  # <group> <column> <value>

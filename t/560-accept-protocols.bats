@@ -7,7 +7,7 @@
 load lib/live
 load lib/tls
 
-setup() { requires event openssl mod_ssl; }
+setup() { requires openssl mod_ssl; }
 
 # A request that holds its slot until it is released.
 begin_held() { # <name> <vhost> [curl argument]...
@@ -257,7 +257,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 
 @test "HTTP/2: more waiting streams than H2MaxWorkers use no thread, and none is refused" {
   local many_pid report
-  requires mod_http2 h2load
+  requires event mod_http2 h2load
   start_tls -l http2 'Protocols h2c http/1.1' 'H2MinWorkers 4' 'H2MaxWorkers 4' 'VhostLimit On' 'VhostLimitQueue 1000 60s' -v 'a VhostLimitConcurrency 1'
   hold_request one a
   in_background many h2load_to a /page.html -n 60 -c 2 -m 30
@@ -365,7 +365,7 @@ reads_slowly() { # <name> <vhost> <path>
 
 @test "a slow client over HTTP/2 holds no slot while its stream waits for it" {
   local slow_pid
-  requires mod_http2 curl_http2
+  requires event mod_http2 curl_http2
   start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
   truncate -s 300000000 "$TLS_DIR/s/large.bin"
   in_background slow web --http2 --limit-rate 2M -o /dev/null -D "$BATS_TEST_TMPDIR/slow.head" "$(url s /large.bin)"

@@ -11,8 +11,6 @@ load lib/browser
 
 ONE_AT_A_TIME=('VhostLimit On' "VhostLimitQueue 100 $((30 * SLOWER))s")
 
-setup() { requires event; }
-
 teardown() {
   local pid
   end_browser
@@ -43,7 +41,7 @@ has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
 }
 
 @test "Chromium: a page over HTTP/2 and TLS is queued and served" {
-  requires chromium mod_ssl mod_http2 openssl
+  requires event chromium mod_ssl mod_http2 openssl
   start_tls -l http2 's: Protocols h2 http/1.1' "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1' 't: VhostLimitConcurrency 1'
   start_browser --ignore-certificate-errors
   open_page "$(url s /page.html)"

@@ -8,7 +8,7 @@ load lib/live
 load lib/tls
 load lib/control
 
-setup() { requires event mod_ssl openssl; }
+setup() { requires mod_ssl openssl; }
 
 teardown() {
   local fd

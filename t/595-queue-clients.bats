@@ -8,8 +8,6 @@ load lib/control
 
 export VHOSTLIMIT_TEST_STATE=engaged    # clients have shares while requests wait
 
-setup() { requires event; }
-
 # One slot of site a, which a request holds until the others have queued up.
 start_site() { # [-l MODULE]... <directive of a>...
   local args=()

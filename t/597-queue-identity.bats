@@ -8,8 +8,6 @@ load lib/live
 
 export VHOSTLIMIT_TEST_STATE=engaged    # a dormant server classifies no connection
 
-setup() { requires event; }
-
 # Classes that look at everything that an expression can see, and modules that change a request
 # before it is admitted.
 start_sites() { # <as start_httpd>...

@@ -45,7 +45,7 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   start_httpd 'VhostLimit On' 'VhostLimitSlots 30'
   doctor
   is "$(level_of workers)" note
-  like "$(words_of workers)" '^32 workers for 30 slots.*MaxRequestWorkers 60'
+  like "$(words_of workers)" '^(32|40) workers for 30 slots.*MaxRequestWorkers 60'
 }
 
 names_the_site() { # <mpm> <message>

@@ -7,8 +7,6 @@ load lib/live
 
 need_slowhttptest() { need_program slowhttptest; }
 
-setup() { requires event; }
-
 # Starts two children of 16 threads, without further ones.
 start_steady() { start_two 'VhostLimit On' "$@"; }   # <as start_httpd>...
 start_two() { # <as start_httpd>...

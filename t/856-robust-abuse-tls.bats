@@ -6,7 +6,7 @@
 load lib/live
 load lib/tls
 
-setup() { requires mod_ssl openssl event; }
+setup() { requires mod_ssl openssl; }
 
 # Prints the ClientHello with one record for each byte.
 hello_of_bytes() { # <host>

@@ -9,8 +9,6 @@ load lib/live
 load lib/loaded
 load lib/tls
 
-setup() { requires event; }
-
 processes() { httpd_pid; httpd_children; }    # prints pids
 
 # Prints memory in KB, descriptors and threads of all processes, and the CPU time of twenty

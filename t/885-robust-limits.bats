@@ -7,7 +7,7 @@
 load lib/live
 load lib/fault
 
-setup() { requires event ab cc; }
+setup() { requires ab cc; }
 
 hundred_vhosts() { vhosts 100; }
 
@@ -48,6 +48,7 @@ memory() { memory_of $(httpd_pid) $(httpd_children); }
 children_so_far() { error_log | grep -c 'Child [0-9]* started'; }
 
 @test "children are added under load and replaced at MaxConnectionsPerChild: each request is counted once" {
+  requires event
   local each=$((${VL_LONG:-0} ? 4000 : 200)) i
   start_frail -t 'StartServers 1' -t 'ServerLimit 8' -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 4' -t 'MaxSpareThreads 16' \
     -t 'MaxConnectionsPerChild 100' 'LogLevel mpm_event:debug' 'VhostLimit On' 'VhostLimitSlots 32' 'VhostLimitQueue 1000 60s' -x "$(hundred_vhosts)"

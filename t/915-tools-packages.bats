@@ -33,6 +33,17 @@ with_packages() { bash -c "$TOOL; $1"; }  # <commands>: with tools/lib/packages.
   is "$(with_packages 'packages_of_tests ./file.bats' | xargs)" 'ab lua spin ssh sshd'
 }
 
+@test "for a module of a package of its own the package is installed, for another one Apache" {
+  local names name
+  names=$(with_packages packages_table | grep -v ' apache2-bin ' | grep -oE 'modules/mod_[a-z0-9]+' | cut -d / -f 2)
+  at_least "$(wc -l <<<"$names")" 4 "modules"
+  for name in $names mod_include; do
+    echo "  requires $name" >"$name.bats"
+    with_packages "packages_of_tests ./$name.bats"
+  done >roles
+  is "$(grep -nx httpd roles | xargs)" "$(wc -l <roles):httpd"
+}
+
 @test "a package that cannot be installed is named, and the others are installed" {
   requires root
   # shellcheck disable=SC2016  # for the shell there

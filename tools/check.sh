@@ -12,6 +12,7 @@
 #               or the named JOBs only; t/README.md lists them
 #   -h, --help  this help
 #   --version   the version
+#   VL_MPM=worker or VL_MPM=prefork in the environment: the MPM where a test does not choose.
 #   The output of each file stays in .check/ until the next run.
 # Exit:    0 no test failed; 1 a test or the build failed; 2 usage; 77 cannot run: what
 #          the build needs is missing and could not be installed

@@ -27,6 +27,7 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
 
     b->pool = p;
     b->random = 1;
+    b->pace = 1000;
     apr_pool_create(&b->scratch, p);
     apr_pool_create(&b->scan_pool, p);
     apr_pool_create(&b->connection_pool, p);
@@ -410,6 +411,7 @@ void vl_backends_end(vl_backends_t *b)
 {
     apr_int64_t moment_us = vl_clock_us() - b->moment_us;
     apr_int64_t round_us = b->now_us - b->since_us;
+    vl_waits_t waits;
     int i;
 
     for (i = b->old_moments; i < b->moments; i++)
@@ -419,9 +421,13 @@ void vl_backends_end(vl_backends_t *b)
         backend_t *backend = b->moment[i].backend;
         apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
 
-        /* A program that has ended since the sample has run for half of the moment. */
+        /* For a program that has ended since the sample, with the one that may have begun after it:
+         * what those that compute on have had of a processor, which is little on a busy machine. */
         if (!ns && backend->estimates && process->is_program && process->runs)
-            ns = process->moment_ns + (apr_uint64_t)moment_us * 500;
+            ns = process->moment_ns + (apr_uint64_t)(moment_us * b->pace);
+        else if (ns && process->moment_ns && process->is_program && process->runs
+                 && vl_proc_look(process->pid, process->pid, &waits) == VL_PROC_RUNS)
+            b->pace += ((apr_int64_t)(ns - process->moment_ns) / moment_us - b->pace) / 8;
         if (!process->moment_ns || ns <= process->moment_ns)
             continue;
         ns = (ns - process->moment_ns) / process->moments;

@@ -194,6 +194,7 @@ struct vl_backends_t {
     } moment[MOMENTS];
     int moments, old_moments;       /* old: found before the moment began */
     apr_int64_t moment_us;          /* when it began */
+    apr_int64_t pace;               /* ns of CPU time in 1 us of a program that wants a processor */
     struct {
         int port;
         apr_uint32_t account;

@@ -48,7 +48,7 @@ meets() { (skip() { exit 1; }; requires "$@"); }       # <word>...
 # Long tests run in the jobs of "tools/check.sh --all" only.
 need_long()       { [[ ${VL_LONG:-0} != 0 ]] || { echo "long: tools/check.sh --all"; return 1; }; }
 need_root()       { ((EUID == 0)) || { echo "not root"; return 1; }; }
-need_event()      { need_module mod_mpm_event; }
+need_event()      { [[ ${VL_MPM:-event} == event ]] || { echo "VL_MPM: not event"; return 1; }; need_module mod_mpm_event; }
 need_worker()     { need_module mod_mpm_worker; }
 need_prefork()    { need_module mod_mpm_prefork; }
 need_cgroups()    { need_root && cgroup_usable; }

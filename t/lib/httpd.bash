@@ -61,6 +61,7 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
     esac
     shift
   done
+  [[ $mpm != prefork || $tuning != *Thread* ]] || skip "VL_MPM: prefork has no threads"
   make_site "$names"
   port=$(httpd_port)
   for name in $names; do
@@ -329,6 +330,7 @@ all_closed() {
 # Kills parent and child processes at once, as the kernel does when memory runs out.
 crash_httpd() {
   local pid pids
+  kill -STOP "$(httpd_pid)"     # no child begins after the list
   mapfile -t pids < <(httpd_children; httpd_pid)
   kill -KILL "${pids[@]}"
   for pid in "${pids[@]}"; do wait_until 20 gone "$pid"; done

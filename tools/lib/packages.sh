@@ -114,11 +114,14 @@ long            -
 landlock        -
 machine         util network
 memory          -
+mod_fcgid       mod_fcgid
 mod_http2       http2
 mod_lua         lua
+mod_passenger   passenger
 mod_qos         mod_qos
 mod_ssl         ssl
 mod_suexec      httpd suexec
+mod_wsgi        mod_wsgi
 mysql           -
 netns           network
 nghttp          h2load
