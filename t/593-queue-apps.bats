@@ -92,12 +92,12 @@ cgi_lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler cgi
 
 @test "mod_cgid, and beside eight busy processes" {
   requires mod_cgid
-  local i pids=()
+  local pids=()
   BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_in_group -v "$(cgi_lines a)" -v "$(cgi_lines b)" "ScriptSock $HTTPD_ROOT/run/cgid"
   # Most of what its programs use is estimated: they are no children of the server that are waited for.
   least=300 most_b=600 compare mod_cgid '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
   # A session each, or the kernel's autogroups give all of them the share of one.
-  for i in {1..8}; do (detached setsid timeout 30 perl -e '1 while 1') & pids+=($!); done
+  for _ in {1..8}; do (detached setsid timeout 30 perl -e '1 while 1') & pids+=($!); done
   least=200 most=2000 most_b=900 compare 'mod_cgid, busy' '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
   kill "${pids[@]}"
 }
