@@ -159,11 +159,11 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
   for name in a b; do
     lines+=(-v "$name ProxyPass /uwsgi unix:$run/u|uwsgi://localhost" -v "$name ProxyPass /scgi scgi://127.0.0.1:$one"
       -v "$name ProxyPass /fcgi unix:$run/f|fcgi://localhost" -v "$name ProxyPass /members balancer://members"
-      -v "$name ProxyPass /threads unix:$run/t|uwsgi://localhost")
+      -v "$name ProxyPass /threads unix:$run/t|uwsgi://threads")
   done
   start_in_group -l proxy -l proxy_http -l proxy_uwsgi -l proxy_scgi -l proxy_fcgi -l slotmem_shm -l proxy_balancer -l lbmethod_byrequests \
     $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/m|http://localhost"$'\n</Proxy>' "${lines[@]}" \
-    -v "a ProxyPass /both unix:$run/both|uwsgi://localhost" -v "b ProxyPass /both http://127.0.0.1:$three"
+    -v "a ProxyPass /both unix:$run/both|uwsgi://both" -v "b ProxyPass /both http://127.0.0.1:$three"
   run_uwsgi u "$run/u" socket a
   run_uwsgi s "127.0.0.1:$one" scgi-socket a
   run_uwsgi f "$run/f" fastcgi-socket a
@@ -175,6 +175,9 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
   compare 'SCGI' '/scgi?ms=20' '/scgi?ms=0&sleep=50'
   compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
   compare 'two members of a balancer' '/members?ms=20' '/members?ms=0&sleep=50'
-  compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
+  # Threads of one process serve both sites, and it is divided by their requests.
+  most_b=600 compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
+  is_found() { get b '/both?ms=20&sleep=500' >/dev/null; [[ $(status_json) == *":$three\""* ]]; }
+  wait_until 20 is_found        # the processes, at the other address
   compare 'uWSGI, two addresses' '/both?ms=20' '/both?ms=0&sleep=50'
 }
