@@ -443,7 +443,7 @@ void vl_backends_end(vl_backends_t *b)
          * what those that compute on have had of a processor, which is little on a busy machine. */
         if (!ns && backend->estimates && process->is_program && process->runs)
             ns = process->moment_ns + (apr_uint64_t)(moment_us * b->pace);
-        else if (ns && process->moment_ns && process->is_program && process->runs
+        else if (process->moment_ns && ns >= process->moment_ns && process->is_program && process->runs
                  && vl_proc_look(process->pid, process->pid, &waits) == VL_PROC_RUNS)
             b->pace += ((apr_int64_t)(ns - process->moment_ns) / moment_us - b->pace) / 8;
         if (!process->moment_ns || ns <= process->moment_ns)
