@@ -75,6 +75,16 @@ compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
   compare 'PHP-FPM, two masters, TCP' '/burn.php?ms=20' '/sleep.php?ms=50'
 }
 
+@test "PHP-FPM: programs that pages start" {
+  requires php_fpm mod_proxy_fcgi
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")"
+  start_fpm fpm p="$run/p"
+  # shellcheck disable=SC2016  # PHP
+  echo '<?php echo shell_exec("QUERY_STRING=ms=" . (int)$_GET["ms"] . " ./app.pl");' >"$HTTPD_ROOT/htdocs/a/exec.php"
+  compare 'programs of PHP pages' '/exec.php?ms=40' '/sleep.php?ms=50'
+}
+
 @test "mod_fcgid" {
   requires mod_fcgid phpcgi
   lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler fcgid-script .php' "FcgidWrapper $(command -v php-cgi) .php" '</Location>'; }
@@ -140,27 +150,34 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
   run_app "$1" "${2#*:}" uwsgi --plugin python3 --master --die-on-term --processes 8 "--$3" "$2" --wsgi-file "$HTTPD_ROOT/app/$4/burn.py" "${@:5}"
 }
 
-@test "uWSGI: mod_proxy_uwsgi, SCGI, FastCGI, members of a balancer, threads" {
+@test "uWSGI: mod_proxy_uwsgi, SCGI, FastCGI, members of a balancer, threads, two addresses" {
   requires uwsgi mod_proxy_uwsgi mod_proxy_scgi mod_proxy_fcgi mod_proxy_balancer
-  local run=$HTTPD_ROOT/app/run one two name lines=()
+  local run=$HTTPD_ROOT/app/run one two three name lines=()
   one=$(free_port one)
   two=$(free_port two)
+  three=$(free_port three)
   for name in a b; do
     lines+=(-v "$name ProxyPass /uwsgi unix:$run/u|uwsgi://localhost" -v "$name ProxyPass /scgi scgi://127.0.0.1:$one"
       -v "$name ProxyPass /fcgi unix:$run/f|fcgi://localhost" -v "$name ProxyPass /members balancer://members"
-      -v "$name ProxyPass /threads unix:$run/t|uwsgi://localhost")
+      -v "$name ProxyPass /threads unix:$run/t|uwsgi://threads")
   done
   start_in_group -l proxy -l proxy_http -l proxy_uwsgi -l proxy_scgi -l proxy_fcgi -l slotmem_shm -l proxy_balancer -l lbmethod_byrequests \
-    $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/m|http://localhost"$'\n</Proxy>' "${lines[@]}"
+    $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/m|http://localhost"$'\n</Proxy>' "${lines[@]}" \
+    -v "a ProxyPass /both unix:$run/both|uwsgi://both" -v "b ProxyPass /both http://127.0.0.1:$three"
   run_uwsgi u "$run/u" socket a
   run_uwsgi s "127.0.0.1:$one" scgi-socket a
   run_uwsgi f "$run/f" fastcgi-socket a
   run_uwsgi m1 "127.0.0.1:$two" http-socket a
   run_uwsgi m2 "$run/m" http-socket a
   run_uwsgi t "$run/t" socket a --threads 8
+  run_uwsgi both "$run/both" socket a --http-socket "127.0.0.1:$three"
   compare 'uWSGI' '/uwsgi?ms=20' '/uwsgi?ms=0&sleep=50'
   compare 'SCGI' '/scgi?ms=20' '/scgi?ms=0&sleep=50'
   compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
   compare 'two members of a balancer' '/members?ms=20' '/members?ms=0&sleep=50'
-  compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
+  # Threads of one process serve both sites, and it is divided by their requests.
+  most_b=600 compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
+  is_found() { get b '/both?ms=20&sleep=500' >/dev/null; [[ $(status_json) == *":$three\""* ]]; }
+  wait_until 20 is_found        # the processes, at the other address
+  compare 'uWSGI, two addresses' '/both?ms=20' '/both?ms=0&sleep=50'
 }

@@ -251,12 +251,28 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
 static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
                           int depth, apr_uint32_t *ret_runs);
 
+/* Returns 1 if a program wants a processor that the process has started and waits for. What programs of
+ * this back end use is known from the first one on that was seen. */
+static int has_running_program(backend_t *backend, const process_t *process)
+{
+    process_t *each;
+    int run;
+
+    if (process->threads != 1 || !vl_backends_table_programs(process, &run))
+        return 0;
+    for (each = backend->processes; !backend->has_programs && each; each = each->next)
+        (void)vl_proc_parent(each->pid, &each->programs_ns);
+    backend->has_programs = 1;
+    return run > 0;
+}
+
 /* Returns the part of a processor that the process wants for one of its requests, permille. */
 static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                             process_t *process, int depth)
 {
     share_t *share = vl_backends_table_count(b, backend, account);
     apr_uint32_t users, runs;
+    vl_wait_for_e waits_for = VL_WAIT_NOTHING;
     int i;
 
     sample_process(b, process);
@@ -269,12 +285,12 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
     }
     if (runs)
         return runs < users ? runs * 1000 / users : 1000;
-    for (i = 0; depth < DEPTH_MOST && i < process->waits.n; i++) {
-        if (look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs)
-            == VL_WAIT_RUNS)
+    for (i = 0; depth < DEPTH_MOST && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++) {
+        waits_for = look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs);
+        if (waits_for == VL_WAIT_RUNS)
             return runs;
     }
-    return 0;
+    return waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process) ? 1000 : 0;
 }
 
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
@@ -289,8 +305,10 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
         return vl_backends_database_look(b, backend, account, inode, ret_runs);
     process = vl_backends_find_process(b, backend, inode);
     if (!process && (vl_backends_find_children(b, backend, inode, pid, tid)
-                     || vl_backends_find_scan(b, backend, inode)))
+                     || vl_backends_find_scan(b, backend, inode))) {
+        backend = backend->same ? backend->same : backend;
         process = vl_backends_find_process(b, backend, inode);
+    }
     if (!process && !backend->forks && backend->n_processes <= FEW_PROCESSES && backend->processes) {
         int n = (int)(vl_backends_table_random(b) % (apr_uint32_t)backend->n_processes);
 
@@ -395,7 +413,7 @@ int vl_backends_moment(vl_backends_t *b)
             continue;
         backend->moment_round = b->round;
         for (process = backend->processes; process; process = process->next) {
-            process->moment_ns = vl_proc_cpu_ns(process->pid);
+            process->moment_ns = vl_backends_table_ns(process);
             process->moments = 0;
         }
     }
@@ -419,13 +437,14 @@ void vl_backends_end(vl_backends_t *b)
     for (i = 0; i < b->moments; i++) {
         process_t *process = b->moment[i].process;
         backend_t *backend = b->moment[i].backend;
-        apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
+        apr_uint64_t ns = vl_backends_table_ns(process);
 
         /* For a program that has ended since the sample, with the one that may have begun after it:
          * what those that compute on have had of a processor, which is little on a busy machine. */
         if (!ns && backend->estimates && process->is_program && process->runs)
             ns = process->moment_ns + (apr_uint64_t)(moment_us * b->pace);
-        else if (ns && process->moment_ns && moment_us > 0 && process->is_program && process->runs
+        else if (moment_us > 0 && process->moment_ns && ns >= process->moment_ns && process->is_program
+                 && process->runs
                  && vl_proc_look(process->pid, process->pid, &waits) == VL_PROC_RUNS)
             b->pace += ((apr_int64_t)(ns - process->moment_ns) / moment_us - b->pace) / 8;
         if (!process->moment_ns || ns <= process->moment_ns)
@@ -473,7 +492,7 @@ apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
-        if (backend->processes || backend->is_remote || backend->forks
+        if (backend->processes || backend->same || backend->is_remote || backend->forks
             || b->now_us - backend->seen_us >= USED_US)
             continue;
         n++;

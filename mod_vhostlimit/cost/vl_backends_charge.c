@@ -24,6 +24,26 @@ static int children_of(vl_backends_t *b, pid_t parent, apr_uint64_t *ret_ns)
     return 1;
 }
 
+/* Returns what programs of the process have used since the last reading. Their end makes the process
+ * run, so one that has not run and had no program has nothing new. ns: its own CPU time. The kernel
+ * counts in clock ticks what ended ones have used, so the sum may become less for a moment. */
+static apr_uint64_t read_programs(process_t *process, apr_uint64_t ns)
+{
+    apr_uint64_t ended_ns, live_ns, used;
+    int run;
+
+    if (!process->backend->has_programs || (ns == process->cpu_ns && !process->programs_live)
+        || vl_backends_table_is_parent(process))
+        return 0;
+    live_ns = vl_backends_table_programs(process, &run);
+    process->programs_live = live_ns > 0;
+    (void)vl_proc_parent(process->pid, &ended_ns);
+    used = ended_ns + live_ns;
+    used = used > process->programs_ns ? used - process->programs_ns : 0;
+    process->programs_ns += used;
+    return used;
+}
+
 /* Adds what the back end's processes have used since the last reading. */
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
@@ -37,11 +57,13 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
 
         ns = vl_proc_cpu_ns(process->pid);
         if (!ns) {
-            gone_ns += process->cpu_ns;
+            gone_ns += process->cpu_ns + (process->is_program ? 0 : process->programs_ns);
             backend->gone++;
             vl_backends_table_remove(b, backend, at);
             continue;
         }
+        if (!process->is_program)
+            used += read_programs(process, ns);
         if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
             && !process->is_background)
             used += ns - process->cpu_ns;

@@ -102,7 +102,10 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         if (here == backend->listener)
             note_listen_fd(backend, pid, fd);
         else {
-            vl_backends_table_hint(b, backend, fd);
+            /* It serves two addresses, as Tomcat does (http and ajp). */
+            if (process->backend != backend && !backend->processes)
+                backend->same = process->backend;
+            vl_backends_table_hint(b, process->backend, fd);
             process->inode_epoch = 0;
             /* A scan may see a program before any other look at it. */
             if (fd == 0 && is_cgi(pid))

@@ -85,6 +85,8 @@ typedef struct process_t {
     apr_uint64_t inode_ns;          /* CPU time when they were read */
     apr_uint32_t inode_hints;       /* the back end's hint_changes then */
     apr_uint64_t cpu_ns;            /* last reading */
+    int programs_live;              /* it had programs at the last reading */
+    apr_uint64_t programs_ns;       /* last reading of these, with those that have ended */
     int threads;                    /* in `thread`; 0: to be read again */
     pid_t thread[THREADS];
     apr_int64_t threads_us;
@@ -101,7 +103,7 @@ struct backend_t {
     backend_t *next;                /* of the free ones */
     vl_backends_t *b;
     char name[128];
-    backend_t *same;                /* another address of the same database server, or NULL */
+    backend_t *same;                /* another address of the same processes, or NULL */
     vl_database_t *database;        /* NULL: it is none, or not known to be one */
     vl_database_clients_t clients;
     int knows_database;
@@ -110,7 +112,8 @@ struct backend_t {
     int is_asked;                   /* it is in `asked` */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
-    int forks;                      /* it has programs */
+    int forks;                      /* its processes are programs */
+    int has_programs;               /* its processes were seen to wait for programs */
     int estimates;                  /* no process waits for these, so the kernel keeps no count of
                                      * ended ones: their CPU time is extrapolated from moments */
     process_t *processes;           /* the last one that was found comes first */
@@ -228,6 +231,14 @@ void vl_backends_table_use(vl_backends_t *b, backend_t *backend, apr_uint32_t ac
 /* Counts a request of the account that waits for the back end. Returns the account's share. */
 share_t *vl_backends_table_count(const vl_backends_t *b, backend_t *backend, apr_uint32_t account);
 apr_uint32_t vl_backends_table_random(vl_backends_t *b);
+
+/* Returns 1 if children of the process are processes of the back end, as those of mod_cgid's daemon. */
+int vl_backends_table_is_parent(const process_t *process);
+/* Returns the CPU time that living programs of the process have used, and in *ret_run how many of them
+ * want a processor. */
+apr_uint64_t vl_backends_table_programs(const process_t *process, int *ret_run);
+/* The CPU time of the process and of its living programs. */
+apr_uint64_t vl_backends_table_ns(const process_t *process);
 
 /* vl_backends_find.c: which processes are behind an address. inode: of a connection. */
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend);

@@ -109,7 +109,6 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
 {
     process_t *process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
     edges_t *edges;
-    apr_uint64_t unused;
 
     if (process) {
         if (process->backend != backend && process->backend->database)
@@ -136,7 +135,7 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
     backend->n_processes++;
     b->processes++;
     apr_hash_set(b->by_pid, &process->pid, sizeof(process->pid), process);
-    vl_backends_table_parent(b, backend, vl_proc_parent(pid, &unused));
+    vl_backends_table_parent(b, backend, vl_proc_parent(pid, &process->programs_ns));
     return process;
 }
 
@@ -186,6 +185,30 @@ void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd)
         backend->hints++;
     backend->hint[i] = fd;
     backend->hint_changes++;
+}
+
+int vl_backends_table_is_parent(const process_t *process)
+{
+    const backend_t *backend = process->backend;
+    int i;
+
+    for (i = 0; i < backend->n_parents && backend->parent[i] != process->pid; i++)
+        ;
+    return i < backend->n_parents || process->is_program != backend->forks;
+}
+
+apr_uint64_t vl_backends_table_programs(const process_t *process, int *ret_run)
+{
+    *ret_run = 0;
+    return vl_backends_table_is_parent(process) ? 0 : vl_proc_programs_ns(process->pid, ret_run);
+}
+
+apr_uint64_t vl_backends_table_ns(const process_t *process)
+{
+    int run;
+
+    return vl_proc_cpu_ns(process->pid)
+           + (process->backend->has_programs ? vl_backends_table_programs(process, &run) : 0);
 }
 
 void vl_backends_table_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,

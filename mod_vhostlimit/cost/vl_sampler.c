@@ -189,6 +189,10 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
     case VL_PROC_RUNS:
         return 1000;
     case VL_PROC_WAITS:
+        /* The thread may serve another site's request by now. */
+        if (__atomic_load_n(&vl_duty_task(s->shm, entry->child, entry->i)->serial, __ATOMIC_RELAXED)
+            != task->serial)
+            return 1000;
         break;
     }
     for (i = 0; i < waits.n && most < 1000; i++) {
