@@ -42,9 +42,10 @@ static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
  * none has a parent, its workers are still to be started, as those of FPM's "ondemand". */
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
 {
+    const process_t *process;
     int i, parents;
 
-    for (parents = 0; parents < 2 && !backend->n_parents; parents++) {
+    for (parents = 0; parents < 2 && !backend->n_parents && !backend->same; parents++) {
         for (i = 0; i < b->listens->nelts; i++) {
             const listens_t *listens = &APR_ARRAY_IDX(b->listens, i, listens_t);
 
@@ -54,8 +55,11 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
                 vl_backends_table_parent(b, backend, listens->pid);
                 continue;
             }
-            vl_backends_table_add(b, backend, listens->pid);
+            process = vl_backends_table_add(b, backend, listens->pid);
             note_listen_fd(backend, listens->pid, listens->fd);
+            /* It serves two addresses. FPM's master only listens at those of all pools. */
+            if (process->backend != backend && !vl_backends_table_is_parent(process))
+                backend->same = process->backend;
         }
     }
 }
