@@ -111,7 +111,7 @@ own_descriptors() { # eventfds and epoll sets of the children
 @test "more keep-alive connections in cleartext than threads wait for a lease, with one descriptor each" {
   local kept_pid before page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_leases
-  packets --kept 12 "$BATS_TEST_TMPDIR/go" "$page" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
+  PAUSE=0.02 packets --kept 12 "$BATS_TEST_TMPDIR/go" "$page" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
   kept_pid=$!
   wait_until 20 grep -q ' ' "$BATS_TEST_TMPDIR/kept"
   time_passes 100

@@ -16,7 +16,8 @@
 # packets.pl PORT --raw         sends standard input, and prints what the server sends
 #                               until it closes
 #
-# The connections come from the address LOCAL_ADDRESS of the environment, if it is set.
+# The connections come from the address LOCAL_ADDRESS of the environment, if it is set. Those of
+# --kept send PAUSE seconds after each other: Apache closes kept connections when no thread is idle.
 #
 # A STEP is a text to send in one packet (with \r \n \xHH), or one of
 #   @MS             waits for MS milliseconds
@@ -169,8 +170,7 @@ sub next_answers {
     my $end = time + 35;
     # The rest of a response that arrived in several packets.
     sysread $_, my $rest, 65536 for $open->can_read(0);
-    # Apache closes kept connections in a moment in which no thread is idle.
-    for (@sockets) { syswrite $_, $text; sleep 0.02 }
+    for (@sockets) { syswrite $_, $text; sleep $ENV{PAUSE} // 0 }
     while ($open->count && time < $end) {
         for my $s ($open->can_read($end - time)) {
             sysread $s, my $answer, 65536;
