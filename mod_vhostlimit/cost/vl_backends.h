@@ -94,7 +94,8 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
  * this round. port: of the client's end. account: the request's, VL_NO_ACCOUNT if it may be one
  * of several. */
 typedef void vl_backends_call_fn(void *data, int port, apr_uint32_t account);
-void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);/* Returns the number of processes that are watched. */
+void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
+/* Returns the number of processes that are watched. */
 apr_uint32_t vl_backends_processes(const vl_backends_t *b);
 /* Returns the number of back ends on this machine without a process that was found. Calls `name`
  * once for each address that is in use and not found for VL_UNFOUND_US. */
