@@ -298,6 +298,7 @@ static int req_admit(request_rec *r)
                                         &vhostlimit_module);
 
     if (conn && !r->main && !r->prev) {
+        conn->seen = r;
         vl_request_conn_begun(conn->master ? conn->master : conn);
         if (admit_plain(r, conn, conf))
             return DECLINED;
@@ -508,6 +509,25 @@ static int req_log(request_rec *r)
     return OK;
 }
 
+/* log_transaction hook. A request without a file name may have ended before req_admit():
+ * another module has denied it in post_read_request, or it could not be parsed. */
+static int req_ended_early(request_rec *r)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn;
+    req_t *req;
+
+    if (r->filename || !r->the_request)
+        return DECLINED;
+    conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
+    if (!conn || conn->seen == r || r->status == HTTP_REQUEST_TIME_OUT || conf->mode != VL_MODE_ON)
+        return DECLINED;
+    req = vl_request_make(r, conn, REQ_REFUSED);
+    req->account = vl_accounts_find(vl_child.shm, conf, r->hostname);
+    vl_request_ended_early(req, conf);
+    return DECLINED;
+}
+
 void vl_hooks_check_config(server_rec *s)
 {
     const char *before = apr_hook_debug_current;
@@ -545,4 +565,5 @@ void vl_hooks_register(void)
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_protocol_switch(end_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);
+    ap_hook_log_transaction(req_ended_early, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

@@ -171,8 +171,8 @@ static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucke
         vl_request_end(conn->current);
         conn->current = NULL;
     }
-    if (!req && conn->grant.holds)      /* httpd has refused the request */
-        vl_request_drop_grant(conn);
+    if (!req && conn->grant.holds)      /* httpd or another module has refused the request */
+        vl_request_use_grant(conn);
     if (rv == APR_SUCCESS && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);

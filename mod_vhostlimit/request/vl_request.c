@@ -248,6 +248,12 @@ static apr_uint64_t take_thread_us(apr_uint32_t account)
     return w->known ? read_clock(w) : vl_slot_estimate(vl_child.shm, account);
 }
 
+static void charge_part(apr_uint32_t account, const vl_client_id_t *client, apr_uint64_t us)
+{
+    vl_charge_part(vl_child.shm, account, us);
+    vl_fair_charge_client(vl_child.shm, account, client, us, 0);
+}
+
 void vl_request_unoccupy(vl_grant_t *grant)
 {
     if (grant->occupies)
@@ -255,20 +261,34 @@ void vl_request_unoccupy(vl_grant_t *grant)
     grant->occupies = 0;
 }
 
-void vl_request_drop_grant(conn_t *conn)
+/* counts: httpd or another module has answered the request before it was admitted. */
+static void end_grant(conn_t *conn, int counts)
 {
     vl_grant_t grant = conn->grant;
+    vl_admission_t adm = { .ticket = grant.ticket };
+    vl_cost_t cost = { .client = &grant.ticket.client };
     apr_uint32_t account = grant.ticket.account;
-    apr_uint64_t us;
 
     memset(&conn->grant, 0, sizeof(conn->grant));
     vl_request_unoccupy(&grant);
     if (!grant.holds)
         return;
-    us = take_thread_us(account);
-    vl_charge_part(vl_child.shm, account, us);
-    vl_fair_charge_client(vl_child.shm, account, &grant.ticket.client, us, 0);
-    vl_waiters_end(&grant.ticket, NULL);
+    cost.cpu_us = cost.busy_us = take_thread_us(account);
+    if (counts)
+        vl_slot_begin(vl_child.shm, grant.waited_us, &adm);
+    else
+        charge_part(account, &grant.ticket.client, cost.cpu_us);
+    vl_waiters_end(&grant.ticket, counts ? &cost : NULL);
+}
+
+void vl_request_drop_grant(conn_t *conn)
+{
+    end_grant(conn, 0);
+}
+
+void vl_request_use_grant(conn_t *conn)
+{
+    end_grant(conn, 1);
 }
 
 /* Takes the grant of the connection. If the request names another host than the
@@ -493,10 +513,8 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 static void charge_head(const req_t *req)
 {
     worker_t *w = settle();
-    apr_uint64_t us = w->known ? read_clock(w) : 0;
 
-    vl_charge_part(vl_child.shm, req->account, us);
-    vl_fair_charge_client(vl_child.shm, req->account, &req->client, us, 0);
+    charge_part(req->account, &req->client, w->known ? read_clock(w) : 0);
     vl_request_leave_groups();
 }
 
@@ -635,10 +653,8 @@ void vl_request_go_on(req_t *req)
  * waited as. */
 static void charge_gained(const req_t *req, apr_uint64_t us)
 {
-    if (!req->has_gained)
-        return;
-    vl_charge_part(vl_child.shm, req->gained.account, us);
-    vl_fair_charge_client(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
+    if (req->has_gained)
+        charge_part(req->gained.account, &req->gained.client, us);
 }
 
 /* The cost of a request that got a slot while it ran is charged like that of the others. */
@@ -700,4 +716,14 @@ void vl_request_end(req_t *req)
         end_listed(req);
     else
         end_counted(req);
+}
+
+void vl_request_ended_early(req_t *req, const vl_conf_t *conf)
+{
+    if (vl_request_list(req, conf)) {
+        vl_request_end(req);
+        req->conn->current = NULL;
+    }
+    else
+        charge_part(req->account, &req->client, take_thread_us(req->account));
 }

@@ -94,6 +94,7 @@ typedef struct conn_t {
     req_t *waiting;             /* the request that waits without a thread, or NULL */
     req_t plain;                /* its memory, if it needs nothing more (vl_request_list_plain()) */
     const server_rec *server;   /* of the last request, if that was such a one; else NULL */
+    const request_rec *seen;    /* the last request that has reached req_admit() */
     int fd;                     /* its socket, or -1 */
     vl_client_id_t client;      /* of its last request; valid for these three: */
     const apr_sockaddr_t *client_addr;
@@ -165,6 +166,9 @@ void vl_request_go_on(req_t *req);
 /* The work of the request is done: returns the slot, charges the account, and moves the
  * request to ENDED. Does nothing if the request is not counted. */
 void vl_request_end(req_t *req);
+/* Charges a request that was answered before it was admitted, without a grant. It is counted while
+ * the server is dormant. */
+void vl_request_ended_early(req_t *req, const vl_conf_t *conf);
 /* Returns 1 if the request is counted and has not ended. */
 static inline int vl_request_is_counted(const req_t *req)
 {
@@ -195,6 +199,8 @@ void vl_request_leave_groups(void);
 /* Returns the connection's slot, which no request of its account has used, and forgets its grant.
  * The account and the client that waited are charged the work of the thread so far. */
 void vl_request_drop_grant(conn_t *conn);
+/* The same for a request that was answered before it was admitted. It is counted. */
+void vl_request_use_grant(conn_t *conn);
 /* The thread that is counted for the grant is free, or holds a slot: it is counted no
  * more. */
 void vl_request_unoccupy(vl_grant_t *grant);
