@@ -33,9 +33,10 @@
 #define AVERAGE_US 500000
 /* A call is forgotten if it was not seen for this long. */
 #define CALL_US (1 * APR_USEC_PER_SEC)
-/* While connections of this machine are queued, a round comes this soon. Each round that finds
- * no new call doubles the time. */
+/* While connections of this machine are queued, a round comes this soon, or after so many times the
+ * CPU time of a round. Each round that finds no new call doubles the time. */
 #define CALLS_LEAST_US 5000
+#define CALLS_REST 100
 #define CALLS_MOST 1024
 /* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
  * it sleeps without an end then. */
@@ -395,7 +396,9 @@ static void publish_calls(sampler_t *s)
         s->calls[i--] = s->calls[--s->n_calls];
     }
     if (s->new_calls) {
-        s->calls_wait_us = CALLS_LEAST_US;
+        s->calls_wait_us = (apr_int64_t)vl_duty_sampler(s->shm)->round_us * CALLS_REST;
+        if (s->calls_wait_us < CALLS_LEAST_US)
+            s->calls_wait_us = CALLS_LEAST_US;
         vl_dispatch_wake_all(s->shm);
     }
     else if (s->calls_wait_us < ROUND_MOST_US) {
