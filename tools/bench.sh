@@ -23,8 +23,8 @@
 #   --target LIST     what is compared: plain, vhostlimit; plain-best, which is plain
 #                     Apache with the number of threads that was fastest in short runs
 #                     with 25, 50, 100, WORKERS and 1200 (default: the test's); noisy also
-#                     takes mod_qos, haproxy and process-limit, and overload takes haproxy;
-#                     isolation takes mod_qos, haproxy and nginx
+#                     takes mod_qos, haproxy and process-limit, and overload takes haproxy,
+#                     database user-connections, isolation mod_qos, haproxy and nginx
 #   --page LIST       the pages: static, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,

@@ -96,23 +96,23 @@ appserver_start() {
 }
 
 appserver_database() { # <user>
-  local site kind=mariadb host=@localhost port='' at=$bed_dir/app/socket data=$bed_dir/app/data create=()
+  local site kind=mariadb host=@localhost limit='' port='' at=$bed_dir/app/socket data=$bed_dir/app/data create=()
   appserver_as() { setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups "${@:2}" >"$bed_dir/app.out" 2>&1 || die "$2: $(tail -n 3 "$bed_dir/app.out")"; }
   case ${bed[appserver]} in
     mariadb | wordpress)
       appserver_as "$1" mariadb-install-db --no-defaults --datadir="$data" --skip-test-db
       appserver_run "$1" "$(command -v mariadbd)" --no-defaults --datadir="$data" --socket="$bed_dir/app/socket" \
-        --pid-file="$data/pid" --skip-networking --max-connections=1000
+        --pid-file="$data/pid" --skip-networking --max-connections=1000 --max-user-connections="${bed[connections]}"
       ;;
     postgresql)
-      kind=postgresql host='' port=5432 at=$bed_dir/app
+      kind=postgresql host='' limit=" CONNECTION LIMIT $((bed[connections] ? bed[connections] : -1))" port=5432 at=$bed_dir/app
       appserver_as "$1" "$(appserver_postgresql initdb)" -D "$data" -A trust -U root -N
       appserver_run "$1" "$(appserver_postgresql postgres)" -D "$data" -c listen_addresses= -c max_connections=1000 \
         -c "unix_socket_directories=$bed_dir/app"
       ;;
   esac
   for site in "${bed_sites[@]}"; do
-    create+=("CREATE USER $site$host;")
+    create+=("CREATE USER $site$host$limit;")
     printf '%s\n' "kind = $kind" "at = $at" "port = $port" "user = $site" >"$bed_dir/www/$site/sql.ini"
   done
   if [[ $kind == mariadb ]]; then

@@ -37,6 +37,7 @@ bed_front_files() {
 }
 
 bed_part() { echo $((bed[workers] / bed[sites])); }     # a site's part of Apache's workers
+bed_connections() { echo $((bed[children] / bed[sites])); }    # the same of the processes of PHP-FPM
 
 bed_front_up() { # its name
   local name

@@ -41,12 +41,12 @@ bed_commands=                   # a file that collects command lines, or nothing
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
 # module.  pools: of PHP-FPM, shared by all sites, of each site under
 # one master, or each site's own PHP-FPM.  sites: how many, 2 to 4.  tls: off, on, or both: http too.  front: see
-# bed-front.sh.  appserver: see appserver.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
+# bed-front.sh.  appserver: see appserver.sh.  rate: nginx's limit of requests a second of a site.  connections: of each database user, 0 for no limit.  instances: number of
 # Apaches that share the workers.  fleet: number of
 # servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.
 # Only bed_set changes them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [extra]=''
-  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [appserver]=none [rate]=1 [instances]=1 [fleet]=1 [quota]=''
+  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [appserver]=none [rate]=1 [connections]=0 [instances]=1 [fleet]=1 [quota]=''
   [site1]='' [site2]='' [site3]='' [site4]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get

@@ -36,14 +36,18 @@ process_used_us() { # <pid>...: CPU time of their main threads together; nothing
   [[ -z $sum ]] || printf '%s\n' "$((sum / 1000))"
 }
 
-process_cpu_us() { # <pid>...: CPU time of all their threads, and of children that have ended, to 10 ms; nothing without one
-  local pid sum='' words
+# CPU time of all their threads, and of children that have ended; nothing without one. Of many threads, and
+# of children, it is counted in steps of 10 ms.
+process_cpu_us() { # <pid>...
+  local pid sum='' words ns
   for pid; do
     { words=$(<"/proc/$pid/stat"); } 2>/dev/null || continue
     read -ra words <<<"${words##*) }"
-    sum=$((${sum:-0} + words[11] + words[12] + words[13] + words[14]))
+    ns=$(((words[11] + words[12]) * 10000000))
+    ((words[17] > 1)) || { read -r ns _ <"/proc/$pid/schedstat"; } 2>/dev/null || continue
+    sum=$((${sum:-0} + ns / 1000 + (words[13] + words[14]) * 10000))
   done
-  [[ -z $sum ]] || printf '%s\n' "$((sum * 10000))"
+  [[ -z $sum ]] || printf '%s\n' "$sum"
 }
 
 process_descendants() { # <pid>: and the process itself

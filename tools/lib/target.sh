@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is compared in a measurement.  A target has a title and a way to start it.
 
-target_kinds=(plain plain-best vhostlimit mod_qos haproxy nginx process-limit bubblewrap sandbox-full sandbox-files)
+target_kinds=(plain plain-best vhostlimit mod_qos haproxy nginx process-limit user-connections bubblewrap sandbox-full sandbox-files)
 
 # Lines for the module besides those of conf/testbed/vhostlimit.conf.in.  There are none
 # by default, because "VhostLimit On" is what a user writes; bench.sh -D sets them.
@@ -36,6 +36,7 @@ target_title() { # <target>
     haproxy) echo 'HAProxy in front' ;;
     nginx) echo 'nginx in front' ;;
     process-limit) echo 'two Apaches' ;;
+    user-connections) echo 'a limit of each database user' ;;
     mod_qos | bubblewrap) echo "$1" ;;
   esac
 }
@@ -50,6 +51,7 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
     haproxy) echo "a backend for each vhost, maxconn $(bed_part), timeout queue 10s; conf/testbed/haproxy-sites.conf.in" ;;
     nginx) echo "for each site limit_req $(target_rate)r/s with 10 s of burst, limit_conn $(bed_part); conf/testbed/nginx.conf.in" ;;
     process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
+    user-connections) echo "MariaDB: max_user_connections=$(bed_connections); PostgreSQL: CONNECTION LIMIT $(bed_connections)" ;;
     bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
   esac
 }
@@ -74,6 +76,7 @@ target_start() { # <target> <the test's lines for the module>
     haproxy) bed_set front=sites; bed_switch off '' ;;
     nginx) bed_set front=nginx rate="$(target_rate)"; bed_switch off '' ;;
     process-limit) bed_set instances=2; bed_switch off '' ;;
+    user-connections) bed_set connections="$(bed_connections)"; bed_switch off '' ;;
   esac
 }
 

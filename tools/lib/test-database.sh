@@ -7,6 +7,7 @@
 describe_database() {
   local kind
   test_summary 'sites that share MariaDB or PostgreSQL: one computes in it, or waits in it; short queries and WordPress beside 300 users of long ones'
+  test_rivals user-connections
   test_pages mixed
   test_sites 2
   test_fpm_children 40
@@ -18,6 +19,7 @@ describe_database() {
     database_kept "$kind"
     database_shared "$kind"
     database_waits "$kind"
+    database_waits "$kind" shared
   done
   database_wordpress
   database_many
@@ -70,11 +72,11 @@ database_shared() { # <kind>
   database_charged "$1-shared" true 0.9 1.1 0.95 1.05
 }
 
-database_waits() { # <kind>
-  database_scene "$1-waits" "$1"
+database_waits() { # <kind> [shared]
+  database_scene "$1-waits${2+-$2}" "$1" "${2-master}"
   test_load waiting 1 site1 40 0 100 sqlwait100
   test_load computing 2 site2 40 0 100 burn10
-  test_rows_beside_plain "$1-waits" waiting computing
+  test_rows_beside_plain "$1-waits${2+-$2}" waiting computing
 }
 
 # The fair share of a site is half of what it gets alone with as many users as the server can serve.

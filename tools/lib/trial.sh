@@ -47,7 +47,7 @@ trial_try() {
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" workers="${trial[workers]}" \
-    mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" appserver="${test[appserver:$scene]-none}" pools="${test[pools:$scene]-${test[pools:-]-shared}}" instances=1 quota="${test[quota:$scene]-}"
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" appserver="${test[appserver:$scene]-none}" pools="${test[pools:$scene]-${test[pools:-]-shared}}" instances=1 connections=0 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
     ! target_is_module "${trial[target]}" || bed_set "$site=$(test_site_lines "$site" "$scene")"

@@ -4,6 +4,7 @@
 // further pages, with sleep=N the query sleeps for N ms. many=N sends 10 short queries in a second on each
 // of N kept connections (MariaDB only). sql.ini says which database it is.
 
+http_response_code(500);
 $db = parse_ini_file(__DIR__ . '/sql.ini');
 $ms = min((int)($_GET['ms'] ?? 10), 10000);
 $sleep = min((int)($_GET['sleep'] ?? 0), 10000) / 1000;
@@ -21,5 +22,6 @@ if ($db['kind'] == 'mariadb') {
     $link = $open("host={$db['at']} port={$db['port']} user={$db['user']} dbname=postgres");
     pg_query($link, $sleep ? "SELECT pg_sleep($sleep)" : 'DO $$BEGIN FOR i IN 1..' . $ms * 20000 . ' LOOP END LOOP; END$$');
 }
+http_response_code(200);
 header('Content-Type: text/plain');
 echo "asked\n";
