@@ -336,6 +336,17 @@ static void check_state(doctor_t *doctor)
         strcmp(status->state.is, "engaged") ? "" : reasons[i].text);
 }
 
+/* The reasons are those of vl_database_fault(). */
+static const char *unread_advice(const char *unread)
+{
+    if (strstr(unread, "which thread"))
+        return "set thread_handling=one-thread-per-connection (MySQL: performance_schema=ON)";
+    if (strstr(unread, "no Unix socket"))
+        return "let it listen at a Unix socket (socket= in the database's configuration)";
+    return "let root@localhost log in by unix_socket (ALTER USER root@localhost IDENTIFIED VIA "
+           "unix_socket OR ...; MySQL: IDENTIFIED WITH auth_socket)";
+}
+
 static void check_sampler(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
@@ -357,8 +368,7 @@ static void check_sampler(doctor_t *doctor)
             status->sampler.processes == 1 ? "" : "es",
             ctl_ms((double)status->sampler.round_us).text);
     if (*status->sampler.unread)
-        add(doctor, NOTE, "database", "let root@localhost log in by unix_socket (ALTER USER "
-            "root@localhost IDENTIFIED VIA unix_socket OR ...)", "the sessions of a database cannot be "
+        add(doctor, NOTE, "database", unread_advice(status->sampler.unread), "the sessions of a database cannot be "
             "seen: its CPU time is divided equally between the requests that wait for it. %s",
             status->sampler.unread);
     if (!status->sampler.unfound)
