@@ -342,3 +342,37 @@ charged_by_user() { # <title> <command of b_cron>...
   charged_by_user 'PostgreSQL' psql_as b_cron -c 'SET statement_timeout = 4000' \
     -c 'DO $$BEGIN LOOP END LOOP; END$$'
 }
+
+# Queries that no request waits for.
+@test "MariaDB: a query that its page has left is charged to its site, a backup in a pause to none" {
+  requires mariadb
+  local used a b pid backup
+  two_pools
+  # shellcheck disable=SC2031  # each test is a shell of its own
+  export LOG_MAY_SAY=php
+  start_mariadb --max-statement-time=8
+  pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
+  cp "$TOP/conf/testbed/pages/burn.php" "$HTTPD_ROOT/htdocs/b"
+  for _ in 1 2 3 4; do is "$(web "$(url a '/sql.php?ms=5')")$(web "$(url b '/sql.php?ms=5')")" askedasked; done
+  time_passes 1000
+  used=$(server_us) a=$(charged a) b=$(charged b)
+  web "$(url a '/sql.php?ms=10000')" >"$HTTPD_ROOT/left.out" 2>&1 &
+  time_passes 500
+  for pid in $(pgrep -P "$(<"$HTTPD_ROOT/app/run/fpm.pid")" -f 'pool a$'); do kill -KILL "$pid"; done
+  is "$(web "$(url b '/sql.php?ms=5')")" asked
+  VL_APPS_SECONDS=6 begin_load b 2 '/burn.php?ms=10'
+  wait "$!"
+  used=$(($(server_us) - used)) a=$(($(charged a) - a)) b=$(($(charged b) - b))
+  printf '# left: kernel %d ms, charged to a %d, to b %d\n' $((used / 1000)) $((a / 1000)) $((b / 1000)) >&3
+  at_least $((a * 1000 / used)) 700 "charged to the site that left its query, permille"
+  at_most $((b * 1000 / used)) 150 "charged to the other site, permille"
+  time_passes 6000
+  used=$(server_us)
+  sql 'SET max_statement_time = 3; SELECT BENCHMARK(4000000000, 1 + 1)' >"$HTTPD_ROOT/backup.out" 2>&1 || :
+  backup=$(($(server_us) - used)) a=$(charged a) b=$(charged b)
+  load_both '/sql.php?ms=2' '/sql.php?ms=2' 1 1
+  time_passes 1500
+  used=$(($(server_us) - used)) a=$(($(charged a) - a)) b=$(($(charged b) - b))
+  printf '# backup: kernel %d ms, with the pages after it %d, charged to a %d, to b %d\n' $((backup / 1000)) $((used / 1000)) $((a / 1000)) $((b / 1000)) >&3
+  at_most $((a + b)) $(((used - backup) * 6 / 5)) "charged, us"
+}

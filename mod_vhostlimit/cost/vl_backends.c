@@ -80,7 +80,9 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->children = n;
     b->moments = b->old_moments = b->calls = 0;
     for (asked = b->n_asked, b->n_asked = i = 0; i < asked; i++) {
-        b->asked[i]->is_asked = now_us - b->asked[i]->seen_us < USED_US;
+        /* Queries may run on when their requests have ended. */
+        b->asked[i]->is_asked = now_us - b->asked[i]->seen_us < USED_US
+                                || now_us - b->asked[i]->busy_us < USED_US;
         if (b->asked[i]->is_asked)
             b->asked[b->n_asked++] = b->asked[i];
     }
@@ -217,7 +219,7 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
 static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t account,
                                  process_t *process)
 {
-    apr_uint32_t runs = 0;
+    apr_uint32_t runs = 0, permille;
     int i;
 
     list_edges(b, from, process);
@@ -235,6 +237,11 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
             vl_backends_find_adopt(b, backend);
         if (!backend->processes || (from->n_shares > 1 && !may_use(b, backend, account)))
             continue;
+        if (vl_backends_database_ask(b, backend)) {
+            (void)vl_backends_database_look(b, backend, account, 0, &permille);
+            runs += permille > 0;
+            continue;
+        }
         vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
         for (each = backend->processes; each; each = each->next) {
             sample_process(b, each);

@@ -4,6 +4,10 @@
 /* CPU time of back ends that no request was seen to wait for lately is read less often. */
 #define READ_US 300000
 #define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
+/* What a database has used in a longer time without a reading is no account's: it may be a backup. */
+#define PAUSED_US (2 * UNUSED_READ_US)
+/* A database that has used this part of a processor works. */
+#define BUSY_PART 20
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
 /* What a process can have used since it was last read, if it is gone. */
@@ -102,6 +106,10 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         ns = backend->background_ns < used ? backend->background_ns : used;
         backend->background_ns -= ns;
         used -= ns;
+        if (b->now_us - backend->read_us > PAUSED_US)
+            used = 0;
+        if (used / 1000 * BUSY_PART > (apr_uint64_t)(b->now_us - backend->read_us))
+            backend->busy_us = b->now_us;
     }
     if (backend->owed_ns <= 0)
         backend->owed_since_us = b->now_us;
@@ -115,18 +123,22 @@ static void divide(vl_backends_t *b, backend_t *backend)
     apr_uint64_t sum = 0, rest = 0, part;
     share_t *last = backend->shares;
     user_t *user;
+    /* No request waits for the database: what its sessions do not show is no account's. */
+    const int is_left = backend->database && b->now_us - backend->seen_us > USED_US;
     int i;
 
     for (i = 0; i < backend->n_shares; i++) {
+        if (is_left && b->now_us - backend->shares[i].seen_us > USED_US)
+            backend->shares[i].ns = 0;
         sum += backend->shares[i].ns;
         backend->owed_ns -= (apr_int64_t)backend->shares[i].own_ns;
         if (backend->shares[i].account != VL_NO_ACCOUNT
             && (last->account == VL_NO_ACCOUNT || backend->shares[i].seen_us > last->seen_us))
             last = &backend->shares[i];
     }
-    if (backend->owed_ns > 0 && (backend->n_shares < 2 || sum
+    if (backend->owed_ns > 0 && (backend->n_shares < 2 || sum || is_left
                                  || b->now_us - backend->owed_since_us >= OWED_MOST_US)) {
-        rest = (apr_uint64_t)backend->owed_ns;
+        rest = is_left && !sum ? 0 : (apr_uint64_t)backend->owed_ns;
         backend->owed_ns = 0;
     }
     for (i = 0; i < backend->n_shares; i++) {

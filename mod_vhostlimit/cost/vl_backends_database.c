@@ -99,7 +99,8 @@ static void note_connection(vl_backends_t *b, apr_uint64_t inode, apr_uint32_t a
     connection->account = account;
 }
 
-/* A request waits for a database server whose sessions can be seen. */
+/* A request waits for a database server whose sessions can be seen. inode: of the server's end of its connection,
+ * 0 if that is not known. */
 vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                         apr_uint64_t inode, apr_uint32_t *ret_runs)
 {
@@ -110,7 +111,8 @@ vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, ap
 
     b->at_database = 1;
     vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
-    note_connection(b, inode, account);
+    if (inode)
+        note_connection(b, inode, account);
     *ret_runs = runs < 0 || (apr_uint32_t)runs >= users ? 1000 : (apr_uint32_t)runs * 1000 / users;
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }

@@ -110,6 +110,7 @@ struct backend_t {
     apr_int64_t fault_us;           /* since when its sessions cannot be seen; 0: they can */
     apr_uint64_t background_ns;     /* of its CPU time, not yet subtracted */
     int is_asked;                   /* it is in `asked` */
+    apr_int64_t busy_us;            /* of a database: when it was last read to have used CPU time */
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
     int forks;                      /* its processes are programs */

@@ -50,6 +50,7 @@ typedef struct duser_t {            /* a user of the database */
     const char *name;
     int is_named;                   /* the configuration names its account */
     int is_none;                    /* the name of a session that has no user yet, or never */
+    int is_admin;                   /* the name of a superuser: it may make backups */
     apr_uint32_t account;           /* VL_NO_ACCOUNT: not known, or several */
     apr_uint64_t ns, n;             /* CPU time beside lists of so many sessions */
     struct {
@@ -225,6 +226,7 @@ static duser_t *user_get(vl_database_t *d, const char *name)
         user = apr_pcalloc(d->users_pool, sizeof(*user));
         user->name = apr_pstrdup(d->users_pool, name);
         user->is_none = !strcmp(name, "unauthenticated user") || !strcmp(name, "system user");
+        user->is_admin = !strcmp(name, "root") || !strcmp(name, "postgres");
         user->account = d->clients->owner(d->clients->data, name);
         user->is_named = user->account != VL_NO_ACCOUNT;
         if (user->is_named)
@@ -539,7 +541,15 @@ static void forget_if_full(vl_database_t *d)
 
 /* --- CPU time ------------------------------------------------------------------------ */
 
-/* If one account waits, and sessions of one user run, the user is the account's. */
+/* Returns 1 if a user of the database is this account's. */
+static int is_known(const vl_database_t *d, apr_uint32_t account)
+{
+    const duser_t *user = apr_hash_get(d->known, &account, sizeof(account));
+
+    return user && user->account == account;
+}
+
+/* If one account without a user waits, and sessions of one user run, the user is the account's. */
 static void exclude(vl_database_t *d)
 {
     apr_uint32_t account, requests, only = VL_NO_ACCOUNT;
@@ -558,13 +568,13 @@ static void exclude(vl_database_t *d)
     for (i = 0; i < d->sessions; i++) {
         const session_t *session = &d->session[i];
 
-        if (session->sleeps || session->user->is_none || session->user == user)
+        if (session->sleeps || session->user->is_none || session->user->is_admin || session->user == user)
             continue;
         if (user)
             return;
         user = session->user;
     }
-    if (user && only != VL_NO_ACCOUNT && user->account == VL_NO_ACCOUNT)
+    if (user && only != VL_NO_ACCOUNT && user->account == VL_NO_ACCOUNT && !is_known(d, only))
         vote(d, user, only);
 }
 
@@ -590,14 +600,6 @@ static void learn(vl_database_t *d)
     exclude(d);
     for (i = 0; i < d->sessions; i++)
         find_account(d, &d->session[i]);
-}
-
-/* Returns 1 if a user of the database is this account's. */
-static int is_known(const vl_database_t *d, apr_uint32_t account)
-{
-    const duser_t *user = apr_hash_get(d->known, &account, sizeof(account));
-
-    return user && user->account == account;
 }
 
 /* Divides what sessions without an account have used. */
@@ -653,10 +655,12 @@ static void measure(vl_database_t *d)
         used = is_kept ? since(ns, worker->ns) : is_old ? 0 : user->ns / (user->n + !user->n);
         worker->id = session->id;
         worker->ns = ns;
-        if (session->account == VL_NO_ACCOUNT)
-            rest[is_kept] += used;
-        else if (used)
+        if (!used)
+            continue;
+        if (session->account != VL_NO_ACCOUNT || user->is_admin)
             d->clients->used(d->clients->data, session->account, used, is_kept);
+        else
+            rest[is_kept] += used;
     }
     d->list_us = d->now_us;
     for (i = 0; i < 2; i++)
