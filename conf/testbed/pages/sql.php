@@ -20,7 +20,7 @@ if ($db['kind'] == 'mariadb') {
 } else {
     $open = $keep ? 'pg_pconnect' : 'pg_connect';
     $link = $open("host={$db['at']} port={$db['port']} user={$db['user']} dbname=postgres");
-    pg_query($link, $sleep ? "SELECT pg_sleep($sleep)" : 'DO $$BEGIN FOR i IN 1..' . $ms * 20000 . ' LOOP END LOOP; END$$');
+    pg_query($link, $sleep ? "SELECT pg_sleep($sleep)" : 'DO $$BEGIN FOR i IN 1..' . $ms * 160000 . ' LOOP END LOOP; END$$');
 }
 http_response_code(200);
 header('Content-Type: text/plain');
