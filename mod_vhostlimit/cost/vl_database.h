@@ -13,9 +13,9 @@
  *   - A session that waits for its client shows the descriptor of its connection, and the kernel
  *     says which process is at the other end. Many short connections are never seen waiting, but
  *     their users are those of other sessions: one session shows which account the user is of.
- *   - Sessions of a user that is not known yet, or that several accounts have, are divided between the accounts that wait for the server. If
- *     the users of all of these are known, or the user is a superuser, the session is no account's: a
- *     backup, for example.
+ *   - Sessions of a user that is not known yet, or that several accounts have, are divided between
+ *     the accounts that wait for the server. If the users of all of these are known, or the user is a
+ *     superuser, the session is no account's: a backup, for example.
  *
  * A session that two lists in a row have is charged what it has used in between. Short ones end before the
  * next list. What no list shows is divided between the sessions that are new in a list, each with the
