@@ -128,7 +128,7 @@ tcp $own escaped escaped refused escaped
 mapped $tcp $by_port $by_port refused escaped
 wide $tcp refused refused refused escaped
 wide $own refused refused refused escaped
-mptcp $tcp $by_port $by_port refused escaped
+mptcp $tcp refused refused refused escaped
 fast-open $tcp refused refused refused escaped
 fast-open-message $tcp refused refused refused escaped
 fast-open-many $tcp refused refused refused escaped
