@@ -31,6 +31,11 @@ fields_of() { # <directive>
   done
 }
 
+@test "the table of docs/compatibility.md is that of the results in docs/results/systems" {
+  is "$(grep -E '^\| (cell|debian|httpd|el|rh)[^|]*\|([^|]*\|){9}$' "$TOP/docs/compatibility.md")" \
+    "$("$TOP/tools/matrix.sh" --table "$TOP/docs/results/systems" | grep -v '^|---')"
+}
+
 # ---- defaults ----------------------------------------------------------------------------
 
 # Prints "DIRECTIVE VALUE" for each default in the tables of vl_settings.h, with names of values.

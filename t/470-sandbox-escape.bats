@@ -54,12 +54,13 @@ start_victim() {
 
 attempt() { run_program "$1" "escape.cgi?$2" ; }  # <vhost> <attempt=argument>
 
-# Sites: a has Full, b has Files, c has no sandbox. "any": no unprivileged process may do it, so
-# it is refused without a sandbox too.
+# Sites: a has Full, b has Files, c has no sandbox. What no unprivileged process may do is refused there too.
+# Landlock knows signals and abstract sockets since Linux 6.12.
 # shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
 @test "attempts: refused in Full, and in Files where docs/threat-model.md says so" {
-  local victim documents=$HTTPD_ROOT/htdocs/d name argument full files off failed=''
+  local victim documents=$HTTPD_ROOT/htdocs/d name argument full files off failed='' scoped=refused
   victim=$(<"$BATS_FILE_TMPDIR/victim")
+  (($(landlock_abi) >= 6)) || scoped=escaped
   while read -r name argument full files off; do
     expect a "$full"; expect b "$files"; expect c "$off"
   done <<END
@@ -73,14 +74,14 @@ rename $documents/secret refused refused escaped
 see $victim refused escaped escaped
 environ $victim refused refused escaped
 memory $victim refused refused escaped
-kill $victim refused refused escaped
+kill $victim refused $scoped escaped
 ptrace $victim refused refused escaped
 limits $victim refused refused escaped
 priority $victim refused refused escaped
 affinity $victim refused refused escaped
 scheduler $victim refused refused escaped
 setns $victim refused refused escaped
-abstract vl-victim refused refused escaped
+abstract vl-victim $scoped $scoped escaped
 socket $BATS_FILE_TMPDIR/ready/socket refused escaped escaped
 read $BATS_FILE_TMPDIR/ready/tmp refused escaped escaped
 sysv 47110815 refused escaped escaped
@@ -111,18 +112,20 @@ expect() { # <vhost> <refused or escaped>
 }
 
 # Sites: e has Full and names a port and a folder of sockets, f has Files and names a port and UDP,
-# g has Files and names nothing, c has no sandbox.
+# g has Files and names nothing, c has no sandbox.  Landlock knows ports since Linux 6.7.
 # shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
 @test "VhostLimitSandboxConnect: programs connect to what the list names, and to nothing else" {
-  local ports tcp udp own name argument in_e in_f in_g off failed=''
+  local ports tcp udp own name argument in_e in_f in_g off failed='' by_port=refused scoped=refused
+  (($(landlock_abi) >= 4)) || by_port=escaped
+  (($(landlock_abi) >= 6)) || scoped=escaped
   ports=$(<"$BATS_FILE_TMPDIR/ready/ports") own=$(httpd_port)
   read -r tcp udp <<<"$ports"
   while read -r name argument in_e in_f in_g off; do
     expect e "$in_e"; expect f "$in_f"; expect g "$in_g"; expect c "$off"
   done <<END
-tcp $tcp refused refused refused escaped
+tcp $tcp $by_port $by_port refused escaped
 tcp $own escaped escaped refused escaped
-mapped $tcp refused refused refused escaped
+mapped $tcp $by_port $by_port refused escaped
 wide $tcp refused refused refused escaped
 wide $own refused refused refused escaped
 mptcp $tcp refused refused refused escaped
@@ -130,12 +133,12 @@ fast-open $tcp refused refused refused escaped
 fast-open-message $tcp refused refused refused escaped
 fast-open-many $tcp refused refused refused escaped
 old-calls $tcp refused refused refused escaped
-listen 0 refused refused refused escaped
+listen 0 $by_port $by_port refused escaped
 udp $udp refused escaped refused escaped
 socket $BATS_FILE_TMPDIR/ready/socket refused refused refused escaped
 datagram $BATS_FILE_TMPDIR/ready/datagram refused refused refused escaped
 socket $NAMED/socket escaped refused refused escaped
-abstract vl-victim refused refused refused escaped
+abstract vl-victim $scoped refused refused escaped
 raw - refused refused refused refused
 END
   is "$failed" ''

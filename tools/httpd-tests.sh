@@ -92,7 +92,7 @@ additions() { # <plain | vhostlimit>: lines for httpd.conf
 
 run_tests() { # <plain | vhostlimit> <argument of pytest>...
   local dir=$work/$1/test options=()
-  [[ $suite != pytest_suite ]] || options=(--apxs "$(command -v apxs)" --httpd "$(httpd_program)")
+  [[ $suite != pytest_suite ]] || options=("--apxs=$(command -v apxs)" "--httpd=$(httpd_program)")
   # shellcheck disable=SC2016  # for the inner shell
   unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
     mount -t tmpfs tmpfs /run && mkdir -p /run/apache2 /run/httpd /run/lock &&

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on this machine's files under another kernel with cgroup v2
 #          only (or v1), in an emulated machine
-# Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+# Usage:   v2.sh [-i] [-k SUITE] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #          v2.sh -n [-s SECONDS] COMMAND [ARGUMENT]...
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -n           as -i, but in namespaces of this machine, with its kernel and at full
 #                speed. The cgroups have those controllers only that this machine does
 #                not have in v1
+#   -k SUITE     the kernel of this suite of Debian: bookworm, trixie or sid (default: that of
+#                this machine's package source)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
 #   -s SECONDS   time limit of each machine (900)
 #   -h, --help   this help
@@ -15,8 +17,8 @@
 #   COMMAND      runs as root in this folder; without one, the unit tests of cgroups and
 #                the tests of t/4* tagged "v2", then, in a machine with systemd,
 #                t/460-cgroup-systemd.bats. Files that it writes are lost.
-#   An emulated machine needs qemu-system-x86_64. The distribution's kernel and busybox are
-#   downloaded once to /var/cache/vhostlimit-v2 and are not installed.
+#   An emulated machine needs qemu-system-x86_64. The kernel and busybox are downloaded once
+#   to a folder of /var/cache/vhostlimit-v2 and are not installed.
 # Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu or systemd is
 #          missing, a package cannot be downloaded, or with -n there are no namespaces or no
 #          cgroup v2; 124 time limit reached
@@ -27,6 +29,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/poll.sh"
 . "$here/lib/cgroup.sh"
 . "$here/lib/native.sh"
+. "$here/lib/packages.sh"
+. "$here/lib/pristine.sh"
 
 work=
 cache=/var/cache/vhostlimit-v2
@@ -34,32 +38,46 @@ cache=/var/cache/vhostlimit-v2
 modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
   netfs fscache 9pnet 9pnet_virtio 9p overlay)
 
+# The options of apt for the package source of another suite, an array in apt.
+suite_apt() {
+  apt=(-q -o APT::Sandbox::User=root)
+  [[ $suite != machine ]] || return 0
+  mkdir -p "$cache/lists/partial" "$cache/archives/partial"
+  pristine_sources "$suite" >"$cache/sources.list"
+  apt+=(-o "Dir::Etc::SourceList=$cache/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$cache/lists" -o "Dir::Cache=$cache")
+}
+
+# Since Linux 7.0 the package of the image is empty, and depends on those with the files.
 download_kernel() {
-  local package
-  package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p')
-  [[ -n $package ]] || return
-  (cd "$cache" && run apt-get -q -o APT::Sandbox::User=root download "$package" busybox-static) >&2
+  local image packages
+  image=$(apt-cache "${apt[@]}" depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p')
+  [[ -n $image ]] || return
+  mapfile -t packages < <(apt-cache "${apt[@]}" depends "$image" | sed -nE 's/^ *Depends: (linux-(binary|modules)-.*)$/\1/p')
+  (cd "$cache" && run apt-get "${apt[@]}" download "$image" "${packages[@]}" busybox-static) >&2
 }
 
 fetch_kernel() {
-  local package
+  local package apt
+  cache+=/$suite
   [[ ! -e $cache/ready ]] || return 0
   command -v apt-get dpkg >/dev/null || cannot "apt-get and dpkg are needed to fetch the kernel and are not installed"
   mkdir -p "$cache/files"
-  download_kernel || { run apt-get -q update >&2 && download_kernel; } ||
+  suite_apt
+  download_kernel || { run apt-get "${apt[@]}" update >&2 && download_kernel; } ||
     cannot "apt-get could not download linux-image-amd64 and busybox-static; see above"
   for package in "$cache"/*.deb; do dpkg -x "$package" "$cache/files"; done
-  rm -f "$cache"/*.deb
+  rm -rf "$cache"/*.deb "$cache/lists"
   : >"$cache/ready"
 }
 
 make_initramfs() { # <directory> <script to run> <direct | systemd>
   local name
   mkdir -p "$1"/{bin,modules,proc,host,over,root}
-  cp "$cache/files/bin/busybox" "$1/bin/"
+  find "$cache/files" -name busybox -type f -perm /111 -exec cp {} "$1/bin/" \;
   for name in "${modules[@]}"; do
-    find "$cache/files/lib/modules" -name "$name.ko" -exec cp {} "$1/modules/" \;
+    find "$cache/files" \( -name "$name.ko" -o -name "$name.ko.xz" \) -exec cp {} "$1/modules/" \;
   done
+  find "$1/modules" -name '*.xz' -exec xz -d {} +
   { init_script && "${3}_init" "$2"; } >"$1/init"
   chmod 755 "$1/init"
   (cd "$1" && find . | bin/busybox cpio -o -H newc 2>/dev/null) >"$1.cpio"
@@ -73,7 +91,7 @@ export PATH=/bin:/usr/sbin:/usr/bin:/sbin
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 for name in ${modules[*]}; do
-  insmod /modules/\$name.ko
+  [ ! -e /modules/\$name.ko ] || insmod /modules/\$name.ko
 done
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose host /host
 mount -t tmpfs over /over
@@ -83,18 +101,17 @@ cd /root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t devtmpfs dev dev
-mkdir -p dev/shm dev/pts
+mkdir -p dev/pts; mkdir -p -m 1777 dev/shm
 ln -s /proc/self/fd dev/fd
 mount -t tmpfs run run
 ip link set lo up
 END
 }
 
+# Not in a chroot, in which the kernel creates no user namespace.
 direct_init() { # <script to run>
-  cat <<END
-chroot . /bin/bash $1
-poweroff -f
-END
+  echo 'umount /proc'
+  echo "exec switch_root /root /bin/bash -c '/bin/bash $1; echo o >/proc/sysrq-trigger; while :; do :; done'"
 }
 
 systemd_init() { # <script to run>
@@ -153,7 +170,7 @@ guest_script() { # <direct | systemd | native> <cgroups> <command>...
 machine_boot() { # <work directory> <seconds>
   truncate -s 64M "$1/disk"
   timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
-    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | sed -n 1p)" \
+    -serial stdio -kernel "$(find "$cache/files" -name 'vmlinuz*' | sed -n 1p)" \
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
@@ -163,7 +180,7 @@ machine_boot() { # <work directory> <seconds>
 # Prints what the command prints, and returns its status.
 boot() { # <machine_boot | native_boot> <work directory> <seconds>
   local status=0 said
-  "$@" | sed -u 's/\r//g' | tee "$2/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
+  "$@" | sed -u 's/\r//g' | tee "$2/said" | grep --line-buffered -vE '^v2-status: |^\[ *[0-9.]+\] (sysrq|reboot): Power' || status=${PIPESTATUS[0]}
   said=$(sed -n 's/^v2-status: //p' "$2/said")
   [[ -n $said ]] || ((status == 124 || status == 77)) || status=1
   return "${said:-$status}"
@@ -198,19 +215,21 @@ run_tests() {
 }
 
 main() {
-  local cgroups=v2 seconds=900 init=direct
-  parse_options +inc:s: '' "$@"
+  local cgroups=v2 seconds=900 init=direct suite=machine
+  parse_options +ink:c:s: '' "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
       -i) init=systemd ;;
       -n) init=native ;;
+      -k) suite=$2; shift ;;
       -c) cgroups=$2; shift ;;
       -s) seconds=$2; shift ;;
     esac
     shift
   done
   shift
+  [[ $suite =~ ^(machine|bookworm|trixie|sid)$ ]] || misuse "-k: '$suite' is not bookworm, trixie or sid"
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
   [[ $init == direct || $cgroups == v2 ]] || misuse "-i and -n are valid with -c v2 only: systemd mounts the hierarchies"

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -559,22 +558,15 @@ static void guard(void)
 
 int vl_namespace_enter(const vl_namespace_t *ns)
 {
-    const struct rlimit none = { 0, 0 };
-    sigset_t all, before;
-
-    if (setns(ns->keeper, JOINED))
+    if (setns(ns->keeper, JOINED) || getcontext(&guardian_context))
         return -1;
-    setrlimit(RLIMIT_CORE, &none);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    if (getcontext(&guardian_context))
-        return -1;
+    /* The program goes on with the mask of now. */
+    sigfillset(&guardian_context.uc_sigmask);
     guardian_context.uc_stack.ss_sp = guardian_stack;
     guardian_context.uc_stack.ss_size = sizeof(guardian_stack);
     makecontext(&guardian_context, guard, 0);
     if (swapcontext(&program_context, &guardian_context))
         return -1;
     /* If the forked process is killed, so is the program. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    return sigprocmask(SIG_SETMASK, &before, NULL);
+    return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 }

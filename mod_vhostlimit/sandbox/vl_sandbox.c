@@ -350,10 +350,11 @@ static void enter_in_child(void)
     fork_sandbox = NULL;
     if (sandbox->mode == VL_SANDBOX_OFF)
         refuse("it could not be made");
+    /* Before the guardian of the namespaces divides off: it leaves no core file either. */
+    setrlimit(RLIMIT_CORE, &none);
     if (sandbox->mode == VL_SANDBOX_FULL && vl_namespace_enter(&sandbox->ns))
         refuse("setns");
     syscall(__NR_close_range, 3, ~0U, CLOSE_ON_EXEC);
-    setrlimit(RLIMIT_CORE, &none);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         refuse("PR_SET_NO_NEW_PRIVS");
     if (sandbox->landlock >= 0 && vl_landlock_enter(sandbox->landlock))

@@ -4,7 +4,8 @@
 #
 # needs: cc seccomp util pgrep
 
-need_landlock() { perl -e 'exit(syscall(444, 0, 0, 1) <= 0)' || { echo "no Landlock"; return 1; }; }
+landlock_abi()  { perl -e 'print syscall(444, 0, 0, 1)'; }
+need_landlock() { (($(landlock_abi) > 0)) || { echo "no Landlock"; return 1; }; }
 need_cc()       { need_program gcc; }
 need_userns()   { unshare --user --mount --pid --ipc --fork true 2>/dev/null || { echo "no user namespaces for root"; return 1; }; }
 need_seccomp()  { grep -qF seccomp_export_bpf "$(vl_module)" || { echo "built without libseccomp"; return 1; }; }

@@ -67,25 +67,29 @@ pristine_make_base() { # <suite>
   exec {lock}>&-
 }
 
-# apt's configuration in the root: the suite from the same mirror, through the same proxy.
-pristine_configure_apt() { # <root> <suite>
-  local root=$1 suite=$2 main security
+# The lines of sources.list for a suite from the same mirror.
+pristine_sources() { # <suite>
+  local main security
   main=$(pristine_uri main)
   security=$(pristine_uri security)
-  {
-    echo "deb $main $suite main"
-    case $suite in
-      sid | unstable | testing | experimental) ;;
-      *)
-        echo "deb $main $suite-updates main"
-        [[ -z $security ]] || echo "deb $security $suite-security main"
-        ;;
-    esac
-  } >"$root/etc/apt/sources.list"
+  echo "deb $main $1 main"
+  case $1 in
+    sid | unstable | testing | experimental) ;;
+    *)
+      echo "deb $main $1-updates main"
+      [[ -z $security ]] || echo "deb $security $1-security main"
+      ;;
+  esac
+}
+
+# apt's configuration in the root: the suite from the same mirror, through the same proxy.
+pristine_configure_apt() { # <root> <suite>
+  local root=$1
+  pristine_sources "$2" >"$root/etc/apt/sources.list"
   apt-config dump | grep -E '^Acquire::(http|https|Retries|Check-)' >"$root/etc/apt/apt.conf.d/00machine" || true
   # the folder is temporary: waiting for the disk has no use
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/pristine"
-  if [[ $main$security == *https:* ]]; then
+  if grep -q https: "$root/etc/apt/sources.list"; then
     mkdir -p "$root/usr/local/share/ca-certificates" "$root/etc/ssl/certs"
     cp -R /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
     cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
