@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
@@ -172,9 +173,7 @@ static int is_calm_locked(const vl_shm_t *shm)
     if (wanted > slots * 3 / 2)
         return 0;
     for (c = 0; c < shm->head->columns; c++) {
-        const child_t *child = &shm->children[c];
-
-        if ((child->running - child->streams + child->occupied) * 2 > child->threads)
+        if (vl_admit_busy(shm, c) * 2 > shm->children[c].threads)
             return 0;
     }
     return !site_engages_locked(shm, q->waiting || wanted > slots / 2
@@ -320,6 +319,8 @@ void vl_engage_accepted(vl_shm_t *shm, int by)
     __atomic_add_fetch(&child->accepted, by, __ATOMIC_RELAXED);
     if (by > 0 && threads_are_short(child))
         engage(shm, VL_ENGAGED_THREADS);
+    if (by < 0 && !vl_engage_is_dormant(shm) && vl_segment_lock_child(shm) == APR_SUCCESS)
+        vl_dispatch_and_unlock(shm);
 }
 
 /* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */

@@ -68,11 +68,11 @@ void vl_engage_threads_are_short(vl_shm_t *shm);
 /* Engages the server until its next restart: this child has no acceptor. */
 void vl_engage_always(vl_shm_t *shm);
 /* Counts a connection that the MPM has accepted while the server is dormant (by 1), or uncounts it (-1)
- * when its first request begins, or it ends. */
+ * when its first request begins, or it ends. Under worker its thread is counted so until it has a lease. */
 void vl_engage_accepted(vl_shm_t *shm, int by);
 
 /* Lists a request in an entry of this child's table of tasks, or NULL, and counts it as admitted.
- * stream: it uses no thread of the MPM. Returns 0, and engages the server, if the request has to
+ * stream: it uses no thread that is counted for it. Returns 0, and engages the server, if the request has to
  * ask for a slot. */
 int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd, int stream);
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */

@@ -206,7 +206,7 @@ static apr_status_t conn_cleanup(void *data)
     /* The process exits. The parent reclaims the slots of this child. */
     if (vl_child.ended)
         return APR_SUCCESS;
-    vl_request_conn_begun(conn);
+    vl_request_uncount(conn);
     if (conn->current == &conn->plain)
         vl_request_end(&conn->plain);
     vl_handshake_end(&conn->handshake);
@@ -247,7 +247,7 @@ static int pre_connection(conn_rec *c, void *csd)
     conn->fd = -1;
     if (!c->master) {
         apr_os_sock_get(&conn->fd, csd);
-        conn->is_accepted = vl_listener_was_direct(conn->fd);
+        conn->is_accepted = conn->is_counted = vl_listener_was_direct(conn->fd);
         conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
     }
     if (c->master)
@@ -362,7 +362,8 @@ static int begin_connection(conn_rec *c)
     }
     c->aborted = 1;             /* the MPM closes its descriptor, and sends nothing */
     c->keepalive = AP_CONN_CLOSE;
-    c->cs->state = CONN_STATE_LINGER;
+    if (c->cs)
+        c->cs->state = CONN_STATE_LINGER;
     return OK;
 }
 
@@ -398,9 +399,11 @@ void vl_hooks_conn_lease(conn_rec *c)
         conn->client_conf = vl_conf_get(conn->server);
         conn->server = NULL;
     }
-    if (conn->account)
+    if (conn->account) {
         vl_lease_set_account(conn->lease, conn->account - 1, conn->client_conf->queue_timeout,
                              &conn->client);
+        vl_request_uncount(conn);
+    }
 }
 
 /* Returns 1 if a connection without TLS, which the acceptor has not seen, begins with HTTP/2. Reads
