@@ -247,8 +247,14 @@ static int pre_connection(conn_rec *c, void *csd)
     conn->fd = -1;
     if (!c->master) {
         apr_os_sock_get(&conn->fd, csd);
-        conn->is_accepted = conn->is_counted = vl_listener_was_direct(conn->fd);
+        conn->is_accepted = vl_listener_was_direct(conn->fd);
         conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
+        conn->is_counted = conn->is_accepted;
+        if (!vl_lease_parks() && !vl_lease_has_thread()) {
+            conn->is_accepted = !conn->conninfo;
+            conn->is_counted = 1;
+            vl_engage_accepted(vl_child.shm, 1);
+        }
     }
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
@@ -355,7 +361,7 @@ static int begin_connection(conn_rec *c)
         refuse_hello(c, conn);
         return OK;
     }
-    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm)
+    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm) || !vl_accept_keeps_time()
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
         return DECLINED;
@@ -402,7 +408,8 @@ void vl_hooks_conn_lease(conn_rec *c)
     if (conn->account) {
         vl_lease_set_account(conn->lease, conn->account - 1, conn->client_conf->queue_timeout,
                              &conn->client);
-        vl_request_uncount(conn);
+        if (vl_lease_has_thread())
+            vl_request_uncount(conn);
     }
 }
 

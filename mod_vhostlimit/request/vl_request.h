@@ -119,7 +119,7 @@ typedef struct conn_t {
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
 
-/* The connection is counted otherwise from now on, or it ends. Any thread. */
+/* The connection is not counted by vl_engage_accepted() from now on. Any thread. */
 static inline void vl_request_uncount(conn_t *conn)
 {
     if (__atomic_load_n(&conn->is_counted, __ATOMIC_RELAXED)
@@ -134,7 +134,7 @@ static inline void vl_request_conn_begun(conn_t *conn)
         return;
     conn->must_wait = conn->is_accepted;
     conn->is_accepted = 0;
-    if (!vl_lease_has_thread())
+    if (vl_lease_parks())
         vl_request_uncount(conn);
 }
 
