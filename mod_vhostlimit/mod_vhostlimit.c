@@ -495,7 +495,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
                         vl_shm_facts(kept->shm).capacity, vl_http2_workers(threads));
-    if (!vl_lease_parks())
+    if (!vl_accept_follows())
         vl_engage_always(kept->shm);
     vl_accept_child_begin();
     /* "httpd -X" has no parent: its only process exits through the child's pool. */

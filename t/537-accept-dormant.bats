@@ -5,7 +5,7 @@
 
 load lib/live
 
-setup() { requires event; unset VHOSTLIMIT_TEST_STATE; }
+setup() { unset VHOSTLIMIT_TEST_STATE; }
 
 state() { status_json | jq -r "[.state.is, .state.why] | join(\" \")"; }
 is_now() { [[ $(state) == "$1"* ]]; }                   # <state>
@@ -13,12 +13,22 @@ changes() { status_json | jq .state.changes; }
 # Prints how often the threads of the server's processes have been switched to.
 switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -x vl-sampler); do cat "/proc/$pid/task/"*/status; done | awk '/ctxt_switches/ { n += $2 } END { print n }'; }
 
-@test "a server begins dormant, and stays so while one request runs at a time" {
-  start_httpd 'VhostLimit On'
+begins_dormant_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On'
   is "$(state)" 'dormant slots'
   for _ in {1..30}; do get a /page.html; done >/dev/null
   is "$(state) $(changes)" 'dormant slots 0'
   is "$(status_of a requests)" 30
+  begin_crowd flood 60 a /cgi/nap.sh
+  wait_until 10 is_now engaged
+  is "$(get b /page.html)" 200
+  is "$(crowd_got flood)" '60 200'
+  wait_until 10 is_now dormant
+  is "$(get a /page.html)" 200
+}
+
+@test "a server begins dormant, stays so while one request runs at a time, and is engaged during a flood" {
+  on_each_mpm begins_dormant_on
 }
 
 @test "a dormant server charges a request that computes for long, and counts those that run" {
@@ -52,7 +62,8 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   start_httpd 'VhostLimit On' 'VhostLimitSlots 4'
   for i in {1..12}; do mkfifo -m 666 "$(hold_dir)/h$i.fifo"; begin_request "h$i" a "/cgi/hold.sh?h$i"; done
   settles a waiting 8
-  is "$(status_of a running) $(state)" '4 engaged slots'
+  is "$(status_of a running)" 4
+  is_now engaged
   for i in {1..12}; do release_request "h$i"; done
   for i in {1..12}; do is "$(answer_of "h$i")" 200; done
   settles a running 0
@@ -89,16 +100,6 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   settles a running 0
 }
 
-@test "a flood engages the server, and it is dormant again afterwards" {
-  start_httpd 'VhostLimit On'
-  begin_crowd flood 60 a /cgi/nap.sh
-  wait_until 10 is_now engaged
-  is "$(get b /page.html)" 200
-  is "$(crowd_got flood)" '60 200'
-  wait_until 10 is_now dormant
-  is "$(get a /page.html)" 200
-}
-
 @test "a dormant server without requests sleeps, and has no process more than the sampler" {
   local before
   start_httpd 'VhostLimit On'
@@ -120,14 +121,14 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   is "$(get a /page.html) $(state)" '200 dormant slots'
 }
 
-@test "no request fails while the state changes ten times a second" {
-  local seconds=22
-  requires ab
+toggles_on() { # <mpm>
+  local seconds=10 tuning=(-t 'StartServers 30' -t 'MinSpareServers 4' -t 'MaxSpareServers 40' -t 'ServerLimit 40' -t 'MaxRequestWorkers 40')
   ((${VL_LONG:-0} == 0)) || seconds=120
   toggle_state
   # With all workers busy Apache itself closes kept connections, and loses requests.
-  start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadsPerChild 32' -t 'ThreadLimit 32' -t 'MaxRequestWorkers 64' \
-    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' 'MaxKeepAliveRequests 100'
+  [[ $1 == prefork ]] || tuning=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadsPerChild 32' -t 'ThreadLimit 32'
+    -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64')
+  start_httpd -m "$1" "${tuning[@]}" 'VhostLimit On' 'MaxKeepAliveRequests 100'
   ab -q -k -c 8 -t "$seconds" -n 1000000 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/kept" & kept=$!
   ab -q -c 8 -t "$seconds" -n 1000000 -H 'Host: b.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/closed"
   wait "$kept"
@@ -135,6 +136,11 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   at_least "$(changes)" $((seconds * 9)) "changes"
   settles a running 0
   settles b running 0
+}
+
+@test "no request fails while the state changes ten times a second" {
+  requires ab
+  on_each_mpm toggles_on
 }
 
 # Returns 0 if the server has read what the client of its only connection has sent.

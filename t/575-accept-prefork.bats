@@ -20,8 +20,8 @@ queue_thirty_behind() { # <name>
   settles b waiting 30
 }
 
-# Prints the children that accept. The acceptor watches three descriptors in one epoll set,
-# other children fewer.
+# Prints the children that accept. In an engaged server the acceptor watches three descriptors in one
+# epoll set, other children fewer.
 accepting() { local pid; for pid in $(httpd_children); do (($(watched "$pid") < 3)) || echo "$pid"; done; }
 watched() { grep -c '^tfd:' "/proc/$1/fdinfo/"* 2>/dev/null | sed 's/.*://' | sort -n | tail -n 1; }   # <pid>
 accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # [pid of the old]
@@ -30,6 +30,7 @@ workers() { web "$(url status '/server-status?auto')" | sed -n "s/^$1: //p"; }  
 some_idle() { (($(workers IdleWorkers) > 0)); }
 
 @test "one child accepts, and queued connections use no other child" {
+  stay_engaged  # in a dormant server each child accepts
   start_prefork 'ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>'
   wait_until 20 accepts_now
   is "$(accepting | wc -l) $(status_of a method)" '1 socket'
@@ -71,6 +72,7 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
 
 @test "a killed acceptor: another child accepts and serves its queue, thread waiters stay, the counts are right" {
   local victim
+  stay_engaged  # a child that runs a request would still watch the sockets
   start_prefork
   queue_thirty_behind one
   victim=$(accepting)

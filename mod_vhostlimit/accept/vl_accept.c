@@ -132,13 +132,15 @@ void vl_accept_register(void)
 int vl_accept_may_rest(void)
 {
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
-    int async = 0;
-
-    return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async && vl_accept_works()
-           && !vl_is_one_process();
+    return vl_accept_works() && !vl_is_one_process();
 #else
     return 0;
 #endif
+}
+
+int vl_accept_follows(void)
+{
+    return accepting.thread != NULL || accepting.replaces_listeners;
 }
 
 int vl_accept_keeps_time(void)

@@ -22,6 +22,8 @@ void vl_accept_register(void);
 void vl_accept_child_init(void);
 /* Child, after vl_lease_child_init(), whose data the acceptor reads. It begins to accept. */
 void vl_accept_child_begin(void);
+/* Returns 1 if this child can follow the state of the server (vl_engage.h). */
+int vl_accept_follows(void);
 /* Returns 1 if the acceptor's thread handles timers in this child. */
 int vl_accept_keeps_time(void);
 /* Parent: returns 1 if the MPM can accept while the server is dormant (vl_engage.h). */

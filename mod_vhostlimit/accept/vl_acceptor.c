@@ -309,9 +309,13 @@ static void resume_listening(void)
  * or engaged. */
 static void follow(void)
 {
-    int rests = !acceptor.is_prefork && !acceptor.cannot_rest
-                && vl_engage_is_dormant(vl_child.shm);
+    int rests = !acceptor.cannot_rest && vl_engage_is_dormant(vl_child.shm);
 
+    if (rests && acceptor.is_prefork && acceptor.state != DORMANT) {
+        stop_listening(DORMANT);
+        vl_relay_wake_all(vl_child.shm);
+        return;
+    }
     if (rests && acceptor.state != DORMANT && acceptor.state != FULL) {
         stop_listening(DORMANT);
         /* The sender may have other shared memory, so that it cannot wake this acceptor. */
@@ -373,6 +377,8 @@ static void wait_for_events(void)
     int i, n;
 
     show_alive();
+    if (acceptor.is_prefork && acceptor.state == DORMANT)
+        vl_newconn_pass_all();
     if (acceptor.is_prefork)
         vl_newconn_relay();
     n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, sleep_ms(), acceptor.signals);
@@ -628,7 +634,7 @@ static void tick(apr_int64_t now_us)
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);
-    vl_engage_tick(vl_child.shm, now_us);
+    vl_engage_tick(vl_child.shm, now_us, acceptor.is_prefork ? vl_newconn_count() : 0);
     follow();
     /* The rescue process is of use while connections are queued here. */
     if (acceptor.state != DORMANT)
@@ -638,7 +644,8 @@ static void tick(apr_int64_t now_us)
     if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
-        receive_transfers();
+        if (acceptor.state != DORMANT)
+            receive_transfers();
     }
     else if (acceptor.state != DORMANT) {
         balance(mpm_stalled, now_us);
@@ -791,14 +798,21 @@ void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)
 
 void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
 {
-    apr_int64_t ticked = 0, now;
+    apr_int64_t ticked = acceptor.is_prefork ? vl_clock_us() : 0, now;
 
     acceptor.listeners = listeners;
     acceptor.signals = signals;
     follow();
-    if (acceptor.state != DORMANT)
+    if (acceptor.state != DORMANT) {
         watch_listeners();
+        vl_rescue_start();
+    }
     while (!mpm_closed_listeners() && !vl_acceptor_is_stopping()) {
+        if (acceptor.is_prefork && acceptor.state == DORMANT && !vl_newconn_count()) {
+            vl_rescue_stop();
+            vl_relay_acceptor_resign(vl_child.shm);
+            return;
+        }
         wait_for_events();
         now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {

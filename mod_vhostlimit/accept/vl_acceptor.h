@@ -33,6 +33,8 @@ void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence);
 /* Accepts connections until the MPM has closed its listeners, or vl_acceptor_stop() was
  * called. Then it closes the real listeners, transfers or answers the connections here
  * in at most 3 s, and returns. Where leases are granted it returns when the child ends.
+ * Prefork: it also returns when the server is dormant and all connections here have passed to
+ * other children; it may be called again then.
  * signals: signal mask while it sleeps, or NULL. */
 void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals);
 /* Any thread: vl_acceptor_run() is to return soon. Returns 0 if the acceptor cannot be

@@ -4,12 +4,11 @@
  * accept_passed() returns the next connection of the acceptor. While the MPM does not poll,
  * because its threads or connections are at their limit, new connections are still
  * classified. The worker MPM does not poll when there is one listener, and lets one
- * child at a time accept when there are more. So it is given one listener, and blocks
- * in accept_passed(). */
+ * child at a time accept when there are more. So it is given one listener, and accept_blocking()
+ * polls one epoll set for all. */
 #include "accept/vl_listener.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <netinet/in.h>
@@ -35,12 +34,14 @@
 /* A connection with a descriptor from here on is not recognized as one that the MPM has
  * accepted. */
 #define MOST_DESCRIPTORS (1 << 20)
+/* Data of an event: pass_fd. Another number is the index of a listener. */
+#define PASSED UINT32_MAX
 
 static struct {
     int pass_fd;                    /* see vl_newconn_child_init() */
-    int blocks;                     /* accept_passed() blocks: the worker MPM */
+    int blocks;                     /* the accept function blocks: the worker MPM */
     /* Event: the epoll sets that the MPM polls. Each has pass_fd, and while the server is
-     * dormant its listening socket. */
+     * dormant its listening socket. Worker: one set, with all sockets. */
     pthread_mutex_t lock;
     int has_sockets;                /* the sockets are in the sets; atomic, changes under lock */
     int n;
@@ -128,30 +129,24 @@ void vl_listener_open_logs(void)
 
 /* --- the MPM's listener thread -------------------------------------------- */
 
-/* Returns NULL after a signal: the MPM stops its listener thread with one. */
-static vl_newconn_t *wait_for_next(void)
+static int set_of(int i)
 {
-    struct pollfd pfd = { mpm.pass_fd, POLLIN, 0 };
-    vl_newconn_t *newconn;
-
-    while (!(newconn = vl_newconn_next())) {
-        if (poll(&pfd, 1, -1) < 0)
-            return NULL;
-    }
-    return newconn;
+    return mpm.sets[mpm.blocks ? 0 : i];
 }
 
 int vl_listener_child_let_mpm(int accept)
 {
-    struct epoll_event ev = { .events = EPOLLIN };
+    struct epoll_event ev = { .events = EPOLLIN | (mpm.blocks ? EPOLLEXCLUSIVE : 0) };
     int i, fails = 0;
 
     pthread_mutex_lock(&mpm.lock);
-    for (i = 0; mpm.has_sockets != accept && i < mpm.n; i++)
-        fails |= epoll_ctl(mpm.sets[i], accept ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, mpm.fds[i], &ev);
+    for (i = 0; mpm.has_sockets != accept && i < mpm.n; i++) {
+        ev.data.u32 = (apr_uint32_t)i;
+        fails |= epoll_ctl(set_of(i), accept ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, mpm.fds[i], &ev);
+    }
     /* The kernel limits the sets that hold one socket. */
     for (i = 0; accept && fails && i < mpm.n; i++)
-        epoll_ctl(mpm.sets[i], EPOLL_CTL_DEL, mpm.fds[i], &ev);
+        epoll_ctl(set_of(i), EPOLL_CTL_DEL, mpm.fds[i], &ev);
     if (mpm.n && !(accept && fails))
         __atomic_store_n(&mpm.has_sockets, accept, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&mpm.lock);
@@ -169,16 +164,12 @@ int vl_listener_was_direct(int fd)
     return was;
 }
 
-/* The server is dormant: accepts as the MPM would. */
-static apr_status_t accept_direct(void **csd, const ap_listen_rec *lr, apr_pool_t *ptrans)
+/* The server is dormant: accepts as the MPM would, from its i-th listener. */
+static apr_status_t accept_direct(void **csd, int i, apr_pool_t *ptrans)
 {
-    apr_status_t rv;
-    int i, fd = -1;
+    apr_status_t rv = ap_unixd_accept(csd, &mpm.real[i], ptrans);
+    int fd = -1;
 
-    for (i = 0; i < mpm.n - 1 && mpm.given[i] != lr; i++)
-        ;
-    *csd = NULL;
-    rv = ap_unixd_accept(csd, &mpm.real[i], ptrans);
     if (rv != APR_SUCCESS || !*csd)
         return rv;
     apr_os_sock_get(&fd, *csd);
@@ -189,31 +180,65 @@ static apr_status_t accept_direct(void **csd, const ap_listen_rec *lr, apr_pool_
     return rv;
 }
 
+static int has_sockets(void)
+{
+    return __atomic_load_n(&mpm.has_sockets, __ATOMIC_ACQUIRE);
+}
+
+/* Returns 1 if the MPM accepts. The connection that is next then crosses no line. */
+static int accepts_directly(void)
+{
+    if (!has_sockets())
+        return 0;
+    if (vl_engage_has_room(vl_child.shm, 0))
+        return 1;
+    vl_listener_child_let_mpm(0);
+    return 0;
+}
+
+static apr_status_t take_next(void **csd, apr_pool_t *ptrans)
+{
+    vl_newconn_t *newconn = vl_newconn_next();
+    apr_socket_t *sock = NULL;
+    apr_status_t rv = APR_EAGAIN;
+
+    if (newconn)
+        rv = vl_newconn_socket(newconn, ptrans, &sock);
+    *csd = sock;
+    return rv;
+}
+
 static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_newconn_t *newconn;
-    apr_socket_t *sock = NULL;
-    apr_status_t rv;
+    int i;
 
-    if (__atomic_load_n(&mpm.has_sockets, __ATOMIC_ACQUIRE)) {
-        if (!vl_engage_has_room(vl_child.shm, 0))
-            vl_listener_child_let_mpm(0);
-        else if (!vl_newconn_for_mpm())
-            return accept_direct(csd, lr, ptrans);
-    }
-    newconn = mpm.blocks ? wait_for_next() : vl_newconn_next();
+    if (!accepts_directly() || vl_newconn_for_mpm())
+        return take_next(csd, ptrans);
+    for (i = 0; i < mpm.n - 1 && mpm.given[i] != lr; i++)
+        ;
+    return accept_direct(csd, i, ptrans);
+}
 
+/* The worker MPM stops its listener thread with a signal. It drops the pool when there is no
+ * connection. */
+static apr_status_t accept_blocking(void **csd, ap_listen_rec *lr, apr_pool_t *ptrans)
+{
+    struct epoll_event ev = { .data.u32 = PASSED };
+    apr_status_t rv = APR_EAGAIN;
+
+    (void)lr;
     *csd = NULL;
-    if (!newconn) {
-        /* The worker MPM drops the pool when there is no connection. */
-        if (mpm.blocks)
-            apr_pool_destroy(ptrans);
-        return mpm.blocks ? APR_EINTR : APR_EAGAIN;
-    }
-    rv = vl_newconn_socket(newconn, ptrans, &sock);
-    *csd = sock;
-    return rv;
+    do {
+        if (ev.data.u32 != PASSED && accepts_directly())
+            rv = accept_direct(csd, (int)ev.data.u32, ptrans);
+        else if (!has_sockets() || vl_newconn_for_mpm())
+            rv = take_next(csd, ptrans);
+    } while (!*csd && rv != APR_EGENERAL && epoll_wait(mpm.sets[0], &ev, 1, -1) == 1);
+    if (*csd)
+        return rv;
+    apr_pool_destroy(ptrans);
+    return rv == APR_EGENERAL ? rv : APR_EINTR;
 }
 
 /* --- set-up --------------------------------------------------------------- */
@@ -281,23 +306,24 @@ static void close_all(const int *fds, int n)
 static void close_placeholders(const int *fds, int n)
 {
     close_all(fds, n);
-    if (!mpm.blocks)
-        close_all(mpm.sets, n);
+    close_all(mpm.sets, mpm.blocks && n ? 1 : n);
 }
 
-/* Makes an epoll set with pass_fd. Returns its descriptor for the MPM, or -1. */
+/* Makes an epoll set with pass_fd. Returns the MPM's descriptor for it, or -1. */
 static int make_set(int *ret_own)
 {
-    struct epoll_event ev = { .events = EPOLLIN };
-    int fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event ev = { .events = EPOLLIN, .data.u32 = PASSED };
+    int fd;
 
-    *ret_own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (*ret_own >= 0 && !epoll_ctl(fd, EPOLL_CTL_ADD, mpm.pass_fd, &ev))
+    *ret_own = epoll_create1(EPOLL_CLOEXEC);
+    if (*ret_own < 0)
+        return -1;
+    fd = mpm.blocks ? vl_listener_empty_fd() : fcntl(*ret_own, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0 && !epoll_ctl(*ret_own, EPOLL_CTL_ADD, mpm.pass_fd, &ev))
         return fd;
     if (fd >= 0)
         close(fd);
-    if (*ret_own >= 0)
-        close(*ret_own);
+    close(*ret_own);
     return -1;
 }
 
@@ -313,8 +339,8 @@ static void alloc_sets(int n)
     mpm.direct = vl_pages_make(vl_child.pool, mpm.descriptors, 1);
 }
 
-/* The worker MPM gets listening sockets, which it does not poll. The event MPM polls an epoll
- * set for each of its listeners. */
+/* The worker MPM gets a listening socket, which it does not poll, for each of its listeners. The
+ * event MPM polls an epoll set for each. */
 int *vl_listener_child_placeholders(int pass_fd)
 {
     int i, n = count_all();
@@ -324,7 +350,7 @@ int *vl_listener_child_placeholders(int pass_fd)
     mpm.blocks = !is_async();
     alloc_sets(n);
     for (i = 0; i < n; i++) {
-        fds[i] = mpm.blocks ? vl_listener_empty_fd() : make_set(&mpm.sets[i]);
+        fds[i] = mpm.blocks && i ? vl_listener_empty_fd() : make_set(&mpm.sets[i]);
         if (fds[i] < 0) {
             close_placeholders(fds, i);
             return NULL;
@@ -372,7 +398,7 @@ void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_list
             replace(lr, *placeholders++, ret_listeners);
     }
     mpm.fds = ret_listeners->fds;
-    mpm.n = mpm.blocks ? 0 : ret_listeners->n;
+    mpm.n = ret_listeners->n;
     if (mpm.blocks) {
         /* Changes this child only. blocks is set only if there is a listener. */
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
@@ -382,14 +408,15 @@ void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_list
 
 int vl_listener_child_take_over(const vl_listeners_t *listeners)
 {
+    accept_function function = mpm.blocks ? accept_blocking : accept_passed;
     ap_listen_rec *lr;
 
     for (lr = ap_listeners; lr && listeners->first; lr = lr->next) {
-        if (!is_http(lr) || lr->accept_func == accept_passed)
+        if (!is_http(lr) || lr->accept_func == function)
             continue;
         if (lr->accept_func != ap_unixd_accept)
             return 0;
-        lr->accept_func = accept_passed;
+        lr->accept_func = function;
     }
     return 1;
 }

@@ -27,7 +27,7 @@ typedef struct vl_listeners_t {
     const ap_listen_rec *first;     /* first listener that was replaced, or NULL */
 } vl_listeners_t;
 
-/* Event: the MPM accepts from the listening sockets (1), or does not (0). Returns 0 if it cannot. */
+/* The MPM accepts from the listening sockets (1), or does not (0). Returns 0 if it cannot. */
 int vl_listener_child_let_mpm(int accept);
 /* Returns 1 if the MPM has accepted this descriptor itself since the last call. */
 int vl_listener_was_direct(int fd);

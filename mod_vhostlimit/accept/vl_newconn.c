@@ -824,6 +824,20 @@ static void pass_with_input_locked(state_e state)
     }
 }
 
+void vl_newconn_pass_all(void)
+{
+    vl_newconn_t *newconn;
+
+    vl_waiters_lock();
+    while ((newconn = vl_newconn_first_locked(INCOMPLETE_HEAD))
+           || (newconn = vl_newconn_first_locked(TRANSFER_FAILED))
+           || (newconn = vl_newconn_unqueue_locked(0))) {
+        clear_grant(newconn);
+        pass_locked(newconn);
+    }
+    vl_waiters_unlock();
+}
+
 int vl_newconn_tick_while_stalled(apr_int64_t now_us)
 {
     vl_waiters_lock();

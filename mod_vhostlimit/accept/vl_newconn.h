@@ -86,6 +86,8 @@ typedef enum {
 /* Takes up to `max` connections out of this child, at most VL_TRANSFER_MAX. n is 0 if
  * none is left. */
 void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch);
+/* Prefork, the server is dormant: gives all connections that wait here to the MPM, unclassified. */
+void vl_newconn_pass_all(void);
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
 void vl_newconn_answer_all(void);

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A child becomes the acceptor if it asks for a connection and finds that there is no
  * acceptor. So the MPM starts it, replaces it when it dies, and stops it, like any
- * child. It runs in accept_relayed() with the MPM's signals blocked except while it
+ * child. It runs in accept_next() with the MPM's signals blocked except while it
  * sleeps, until a signal handler of the MPM has closed the listeners or ended the
  * process. What a child does, and what changes that:
  *
- *   serves   --the MPM calls accept_relayed()----------> asks
+ *   serves   --the MPM calls accept_next()----------> asks
  *   asks     --a connection comes from the acceptor----> serves
- *            --there is no acceptor--------------------> accepts
+ *            --the server is dormant: it accepts one---> serves
+ *            --the server is engaged, without acceptor-> accepts
  *            --no descriptor is left-------------------> asks again after RETRY_US
  *   accepts  --not enough descriptors for it-----------> asks
+ *            --the server is dormant-------------------> asks
  *            --the MPM has closed its listeners--------> ends
+ *
+ * While the server is dormant each child waits in an epoll set of its own with the real sockets. A child
+ * leaves the set of the sockets when it asks for the first time while the server is engaged. The change
+ * wakes those that wait, and the first one becomes the acceptor.
  *
  * The MPM polls its listeners if there are several, and then lets one child at a time
  * accept, as the global list says. So each listener is replaced by a placeholder that
@@ -25,6 +31,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -44,7 +51,13 @@
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
+#include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_engage.h"
+#include "core/vl_shm_child.h"
 
+/* How often the state changes in a test (VL_FORM_TOGGLED), ms. */
+#define TOGGLE_MS 100
 /* Interval at which a child without free descriptors tries again. */
 #define RETRY_US (100 * 1000)
 
@@ -54,6 +67,9 @@ static struct {
     int n;                          /* placeholders at the start of the list */
     ap_listen_rec *real;            /* the real sockets, at the end of the list */
     vl_listeners_t listeners;       /* duplicates of them, in the acceptor */
+    int is_open;                    /* this child has been the acceptor before */
+    int epoll_fd;                   /* what this child waits for while the server is dormant: */
+    int has_sockets;                /* the real sockets and the pairs are in it */
     pthread_t thread;               /* runs take_over() */
     int list_is_final;              /* atomic: the list does not change any more */
     int stopping;                   /* atomic: take_over() is to stop */
@@ -63,14 +79,14 @@ static struct {
 
 /* The acceptor must not count as idle, or the MPM would rely on it to take connections.
  * mod_status does not count this state as busy. */
-static void mark_not_idle(void)
+static void mark(int status)
 {
     int i, daemons = 0;
 
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     for (i = 0; i < daemons; i++) {
         if (ap_get_scoreboard_process(i)->pid == getpid())
-            ap_update_child_status_from_indexes(i, 0, SERVER_IDLE_KILL, NULL);
+            ap_update_child_status_from_indexes(i, 0, status, NULL);
     }
 }
 
@@ -79,7 +95,8 @@ static void mark_not_idle(void)
 static int open_acceptor(void)
 {
     if (vl_listener_child_copy(prefork.real, prefork.n, &prefork.listeners)) {
-        if (vl_acceptor_open(1) >= 0)
+        prefork.is_open = prefork.is_open || vl_acceptor_open(1) >= 0;
+        if (prefork.is_open)
             return 1;
         vl_listener_child_close(&prefork.listeners);
     }
@@ -93,9 +110,13 @@ static void claim_and_serve(const sigset_t *signals)
     if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
         return;
     if (open_acceptor()) {
-        mark_not_idle();
+        mark(SERVER_IDLE_KILL);
         prefork.listeners.first = prefork.first;
         vl_acceptor_run(&prefork.listeners, signals);
+        if (prefork.first->active) {
+            vl_listener_child_close(&prefork.listeners);
+            mark(SERVER_READY);
+        }
     }
     else {
         vl_relay_acceptor_resign(vl_child.shm);
@@ -103,8 +124,8 @@ static void claim_and_serve(const sigset_t *signals)
     }
 }
 
-/* Accepts for all children until the MPM has closed its listeners. Returns at once if
- * another child accepts or this one cannot. */
+/* Accepts for all children until the MPM has closed its listeners, or the server is dormant.
+ * Returns at once if another child accepts or this one cannot. */
 static void run_as_acceptor(void)
 {
     sigset_t stops, before;
@@ -120,6 +141,34 @@ static void run_as_acceptor(void)
 
 /* --- the others ----------------------------------------------------------- */
 
+static int watch(int op, int fd, apr_uint32_t events, const void *source)
+{
+    struct epoll_event ev = { events, { .ptr = (void *)source } };
+
+    return epoll_ctl(prefork.epoll_fd, op, fd, &ev);
+}
+
+/* Puts the sockets and the pairs into the epoll set, or removes them: a child in the set is looked at
+ * for each connection, also while it waits elsewhere. */
+static void watch_sockets(int watches)
+{
+    int op = watches ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, fails = 0;
+    const apr_uint32_t events = EPOLLIN | EPOLLEXCLUSIVE;
+    const ap_listen_rec *lr;
+
+    if (prefork.has_sockets == watches)
+        return;
+    prefork.has_sockets = watches;
+    for (lr = prefork.real; lr; lr = lr->next) {
+        apr_os_sock_get(&fd, lr->sd);
+        fails |= watch(op, fd, events, lr);
+    }
+    fails |= watch(op, vl_child.relay_pair[0], events, &vl_child.relay_pair);
+    fails |= watch(op, vl_child.transfer_pair[0], events, &vl_child.transfer_pair);
+    if (watches && fails && prefork.first->active)
+        vl_engage_always(vl_child.shm);
+}
+
 /* Stops asking for connections until there may be a descriptor again. Until then they
  * go to other children, or stay queued. */
 static void wait_for_descriptor(void)
@@ -127,37 +176,86 @@ static void wait_for_descriptor(void)
     vl_acceptor_warn_full();
     vl_relay_child_stop_asking(vl_child.shm);
     apr_sleep(RETRY_US);
+}
+
+/* Takes a connection that the acceptor has sent. Returns APR_EAGAIN if there is none yet. */
+static apr_status_t take_relayed(void **csd, int sleeps, apr_pool_t *ptrans)
+{
+    apr_socket_t *sock = NULL;
+    vl_item_t item;
+    int fd;
+    apr_status_t rv = sleeps
+        ? vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd)
+        : vl_relay_child_take(vl_child.shm, vl_child.relay_pair, &item, &fd);
+
+    if (rv == APR_EMFILE)
+        wait_for_descriptor();
+    if (rv != APR_SUCCESS)
+        return APR_EAGAIN;
+    rv = vl_newconn_relayed_socket(&item, fd, ptrans, &sock);
+    *csd = sock;
+    return rv;
+}
+
+/* The server is engaged. Returns APR_EAGAIN if there is no connection yet. */
+static apr_status_t ask(void **csd, apr_pool_t *ptrans)
+{
+    watch_sockets(0);
     vl_relay_child_ask(vl_child.shm);
+    if (vl_relay_has_acceptor(vl_child.shm))
+        return take_relayed(csd, 1, ptrans);
+    run_as_acceptor();
+    return APR_EAGAIN;
+}
+
+/* The server is dormant: accepts as the MPM would. Returns APR_EAGAIN if there is no connection
+ * yet. */
+static apr_status_t accept_direct(void **csd, apr_pool_t *ptrans)
+{
+    const vl_engage_t state = vl_engage_state(vl_child.shm);
+    int toggles = state.form == VL_FORM_TOGGLED, n;
+    apr_status_t rv = APR_EAGAIN;
+    struct epoll_event ev;
+    ap_listen_rec *real;
+    apr_uint64_t count;
+
+    if (!prefork.has_sockets)
+        vl_relay_child_stop_asking(vl_child.shm);
+    watch_sockets(1);
+    n = epoll_wait(prefork.epoll_fd, &ev, 1, toggles ? TOGGLE_MS : -1);
+    if (toggles && vl_clock_us() - state.since_us >= TOGGLE_MS * 1000)
+        vl_engage_tick(vl_child.shm, vl_clock_us(), 0);
+    if (n < 1 || !prefork.first->active || !vl_engage_has_room(vl_child.shm, 0))
+        return APR_EAGAIN;
+    if (ev.data.ptr == &vl_child.relay_pair)
+        return take_relayed(csd, 0, ptrans);
+    if (ev.data.ptr == &vl_child.transfer_pair)     /* an acceptor receives it */
+        vl_engage_threads_are_short(vl_child.shm);
+    else if (ev.data.ptr)
+        return ap_unixd_accept(csd, ev.data.ptr, ptrans);
+    else if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) > 0) {
+        /* EPOLLEXCLUSIVE does not repeat a wake-up that another child has not used. */
+        for (real = prefork.real; real && rv == APR_EAGAIN; real = real->next)
+            rv = ap_unixd_accept(csd, real, ptrans);
+    }
+    return rv;
 }
 
 /* Returns APR_EINTR if a listener has been closed: the MPM then checks whether this
  * child is to stop. */
-static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
-                                   apr_pool_t *ptrans)
+static apr_status_t accept_next(void **csd, ap_listen_rec *lr, apr_pool_t *ptrans)
 {
-    apr_socket_t *sock = NULL;
-    vl_item_t item;
-    apr_status_t rv;
-    int fd;
+    apr_status_t rv = APR_EAGAIN;
 
     *csd = NULL;
-    vl_relay_child_ask(vl_child.shm);
-    while (lr->active) {
-        if (!vl_relay_has_acceptor(vl_child.shm)) {
-            run_as_acceptor();
-            if (!lr->active)
-                break;
-        }
-        rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
-        if (rv == APR_SUCCESS) {
-            rv = vl_newconn_relayed_socket(&item, fd, ptrans, &sock);
-            *csd = sock;
-            return rv;
-        }
-        if (rv == APR_EMFILE)
-            wait_for_descriptor();
-    }
+    while (lr->active && !*csd && rv != APR_EGENERAL)
+        rv = vl_engage_is_dormant(vl_child.shm) ? accept_direct(csd, ptrans) : ask(csd, ptrans);
+    if (*csd || rv == APR_EGENERAL)
+        return rv;
     vl_relay_child_stop_asking(vl_child.shm);
+    /* This child may have used a wake-up for a connection. */
+    if (prefork.has_sockets)
+        vl_dispatch_wake_all(vl_child.shm);
     return APR_EINTR;
 }
 
@@ -192,7 +290,7 @@ static void *take_over(void *unused)
         apr_sleep(1000);
     }
     for (i = 0; i < prefork.n; i++, lr = lr->next)
-        lr->accept_func = accept_relayed;
+        lr->accept_func = accept_next;
     for (i = 0, lr = prefork.first; i < prefork.n; i++, lr = lr->next) {
         apr_os_sock_get(&fd, lr->sd);
         if (prefork.n > 1)
@@ -259,7 +357,10 @@ int vl_prefork_child_init(void)
         lr->accept_func = NULL;     /* until the MPM sets it */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     placeholders = apr_palloc(vl_child.pool, sizeof(*placeholders) * prefork.n);
-    if (!make_placeholders(placeholders))
+    prefork.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (prefork.epoll_fd < 0
+        || watch(EPOLL_CTL_ADD, vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL)
+        || !make_placeholders(placeholders))
         return 0;
     /* Signals are blocked in child_init, and so in this thread. It starts before the
      * listeners are moved, which cannot be undone. */

@@ -87,6 +87,16 @@ static int take_unclaimed(vl_shm_t *shm)
     return 0;
 }
 
+void vl_relay_wake_all(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (__atomic_exchange_n(&shm->sleeping[c], 0, __ATOMIC_SEQ_CST))
+            futex(&shm->sleeping[c], FUTEX_WAKE, 1, NULL);
+    }
+}
+
 /* Returns 1 if there may be a connection for this child. */
 static int sleep_until_woken(vl_shm_t *shm)
 {
@@ -96,7 +106,7 @@ static int sleep_until_woken(vl_shm_t *shm)
 
     __atomic_store_n(sleeping, 1, __ATOMIC_SEQ_CST);
     has_taken = take_unclaimed(shm);
-    if (!has_taken)
+    if (!has_taken && !vl_engage_is_dormant(shm))
         futex(sleeping, FUTEX_WAIT, 1, &timeout);
     was_woken = !__atomic_exchange_n(sleeping, 0, __ATOMIC_SEQ_CST);
     if (has_taken && was_woken)
@@ -113,7 +123,7 @@ int vl_relay_has_acceptor(const vl_shm_t *shm)
 
 void vl_relay_parent_check(vl_shm_t *shm)
 {
-    if (shm->head->epoch && !vl_relay_has_acceptor(shm))
+    if (shm->head->epoch && !vl_engage_is_dormant(shm) && !vl_relay_has_acceptor(shm))
         wake_one(shm);
 }
 
@@ -297,12 +307,9 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
     item->grant.ticket.caller = 0;
 }
 
-apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
-                                    vl_item_t *ret_item, int *ret_fd)
+static apr_status_t take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item, int *ret_fd)
 {
-    if (!vl_transfer_has_descriptor(pair[0]))
-        return APR_EMFILE;
-    if (!sleep_until_woken(shm) || read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
+    if (read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
         return APR_EAGAIN;
     if (vl_segment_lock_child(shm) != APR_SUCCESS) {
         ret_item->grant.holds = 0;
@@ -313,4 +320,18 @@ apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
         take_slot_locked(shm, ret_item);
     vl_segment_unlock(shm);
     return APR_SUCCESS;
+}
+
+apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
+                                    vl_item_t *ret_item, int *ret_fd)
+{
+    if (!vl_transfer_has_descriptor(pair[0]))
+        return APR_EMFILE;
+    return sleep_until_woken(shm) ? take(shm, pair, ret_item, ret_fd) : APR_EAGAIN;
+}
+
+apr_status_t vl_relay_child_take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item,
+                                 int *ret_fd)
+{
+    return vl_transfer_has_descriptor(pair[0]) ? take(shm, pair, ret_item, ret_fd) : APR_EMFILE;
 }

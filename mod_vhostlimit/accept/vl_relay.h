@@ -53,6 +53,8 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
 /* Returns 1 if a connection is in the pair. */
 int vl_relay_pending(const int pair[2]);
 
+/* The server is dormant: wakes the children that ask for a connection. */
+void vl_relay_wake_all(vl_shm_t *shm);
 /* This child asks for a connection, or does not any more. */
 void vl_relay_child_ask(vl_shm_t *shm);
 void vl_relay_child_stop_asking(vl_shm_t *shm);
@@ -61,5 +63,8 @@ void vl_relay_child_stop_asking(vl_shm_t *shm);
  * without waiting if no descriptor is left for a connection. */
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd);
+/* The same without waiting. */
+apr_status_t vl_relay_child_take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item,
+                                 int *ret_fd);
 
 #endif

@@ -177,7 +177,8 @@ apr_uint32_t vl_admit_busy(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
-    return child->running - child->streams + child->occupied;
+    return child->running - child->streams + child->occupied
+           + (child->threads > 1 ? __atomic_load_n(&child->accepted, __ATOMIC_RELAXED) : 0);
 }
 
 /* What is kept free for other accounts may make the MPM see so many idle threads that it starts no

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
@@ -13,6 +14,8 @@
 #define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
 /* Requests are short if their average costs at most this. */
 #define EVEN_COST_US 1000
+/* Prefork: processes are short if more than so many times the free ones are busy. */
+#define PROCESSES_PART 4
 
 static vl_engage_t *state_of(const vl_shm_t *shm)
 {
@@ -37,6 +40,19 @@ const char *vl_engage_why(vl_engaged_e why)
 }
 
 /* --- listed requests get slots ---------------------------------------------- */
+
+/* Prefork: returns 1 if the free processes are too few for the busy ones. One is, or becomes, the
+ * acceptor. Those that the MPM can start count while at least one other is free. held: connections
+ * that will take one each. part: how many times the free ones may be busy. */
+static int processes_are_short(const vl_shm_t *shm, apr_uint32_t held, apr_uint32_t part)
+{
+    apr_uint32_t busy = held + __atomic_load_n(&state_of(shm)->busy, __ATOMIC_RELAXED);
+    apr_uint32_t all = __atomic_load_n(&shm->head->attached, __ATOMIC_RELAXED);
+
+    if (all > busy + 1 && shm->head->processes > all)
+        all = shm->head->processes;
+    return busy > part * (all > busy ? all - 1 - busy : 0);
+}
 
 static apr_uint32_t most_of(const vl_fair_account_t *fair)
 {
@@ -172,29 +188,27 @@ static int is_calm_locked(const vl_shm_t *shm)
     if (wanted > slots * 3 / 2)
         return 0;
     for (c = 0; c < shm->head->columns; c++) {
-        const child_t *child = &shm->children[c];
-
-        if ((child->running - child->streams + child->occupied) * 2 > child->threads)
+        if (shm->children[c].threads > 1 && vl_admit_busy(shm, c) * 2 > shm->children[c].threads)
             return 0;
     }
     return !site_engages_locked(shm, q->waiting || wanted > slots / 2
                                      ? q->running + q->waiting : 0);
 }
 
-static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us)
+static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us, apr_uint32_t held)
 {
     vl_engage_t *state = state_of(shm);
 
     if (state->form == VL_FORM_TOGGLED)
         return state->why != VL_ENGAGED_ALWAYS && !shm->queue.head->waiting
-               && !site_engages_locked(shm, 0);
-    if (!is_calm_locked(shm))
+               && !site_engages_locked(shm, 0) && !processes_are_short(shm, held, PROCESSES_PART);
+    if (!is_calm_locked(shm) || processes_are_short(shm, held, 1))
         state->busy_us = now_us;
     return state->form == VL_FORM_USUAL && state->why != VL_ENGAGED_ALWAYS
            && now_us - state->busy_us >= VL_CALM_US;
 }
 
-void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us)
+void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us, apr_uint32_t held)
 {
     int rests = 0;
 
@@ -206,8 +220,9 @@ void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     adopt_child_locked(shm, shm->self);
-    if (!vl_engage_is_dormant(shm) && shm->head->reader == shm->self)
-        rests = rests_now_locked(shm, now_us);
+    if (!vl_engage_is_dormant(shm)
+        && (shm->head->acceptor ? shm->head->acceptor == shm->self + 1 : shm->head->reader == shm->self))
+        rests = rests_now_locked(shm, now_us, held);
     if (rests)
         change_locked(shm, 0, state_of(shm)->why);
     vl_dispatch_and_unlock(shm);
@@ -240,13 +255,13 @@ void vl_engage_post_config(vl_shm_t *shm, int may_rest)
 
 /* Returns 1 if more than four fifths of this child's threads are busy. HTTP/2 connections occupy
  * theirs while their streams run. */
-static inline int threads_are_short(const child_t *child)
+static inline int threads_are_short(const vl_shm_t *shm, const child_t *child)
 {
     apr_uint32_t busy = __atomic_load_n(&child->listed, __ATOMIC_RELAXED)
                         + __atomic_load_n(&child->accepted, __ATOMIC_RELAXED)
                         + __atomic_load_n(&child->occupied, __ATOMIC_RELAXED);
 
-    return busy * 5 > child->threads * 4;
+    return child->threads > 1 ? busy * 5 > child->threads * 4 : processes_are_short(shm, 0, PROCESSES_PART);
 }
 
 /* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
@@ -318,8 +333,12 @@ void vl_engage_accepted(vl_shm_t *shm, int by)
     child_t *child = &shm->children[shm->self];
 
     __atomic_add_fetch(&child->accepted, by, __ATOMIC_RELAXED);
-    if (by > 0 && threads_are_short(child))
+    if (child->threads == 1)
+        __atomic_add_fetch(&state_of(shm)->busy, by, __ATOMIC_RELAXED);
+    if (by > 0 && threads_are_short(shm, child))
         engage(shm, VL_ENGAGED_THREADS);
+    if (by < 0 && child->threads > 1 && !vl_engage_is_dormant(shm) && vl_segment_lock_child(shm) == APR_SUCCESS)
+        vl_dispatch_and_unlock(shm);
 }
 
 /* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */
@@ -346,7 +365,7 @@ static int crosses(vl_shm_t *shm, child_t *child, apr_uint32_t account, apr_uint
         __atomic_store_n(&state->at_limit, 1, __ATOMIC_RELAXED);
     }
     *ret_why = VL_ENGAGED_THREADS;
-    if (!stream && threads_are_short(child))
+    if (!stream && threads_are_short(shm, child))
         return 1;
     *ret_why = VL_ENGAGED_SLOTS;
     return slots_are_full(shm, load, duty, fair, n - 1);

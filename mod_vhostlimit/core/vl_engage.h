@@ -42,6 +42,7 @@ typedef struct vl_engage_t {
     apr_uint32_t changes;
     apr_int64_t since_us;           /* when it last changed, us */
     apr_int64_t busy_us;            /* when it was last not calm, us */
+    apr_uint32_t busy;              /* prefork: processes that have a connection; atomic */
     int at_limit;                   /* a site has reached its concurrency; atomic */
     apr_int64_t load;               /* permille of slots that listed requests want; atomic */
     apr_uint32_t sites;             /* accounts with a listed request; atomic */
@@ -68,11 +69,12 @@ void vl_engage_threads_are_short(vl_shm_t *shm);
 /* Engages the server until its next restart: this child has no acceptor. */
 void vl_engage_always(vl_shm_t *shm);
 /* Counts a connection that the MPM has accepted while the server is dormant (by 1), or uncounts it (-1)
- * when its first request begins, or it ends. */
+ * when its first request begins, or it ends. Under worker its thread is counted so until it has a lease,
+ * under prefork its process until it ends, in both states. */
 void vl_engage_accepted(vl_shm_t *shm, int by);
 
 /* Lists a request in an entry of this child's table of tasks, or NULL, and counts it as admitted.
- * stream: it uses no thread of the MPM. Returns 0, and engages the server, if the request has to
+ * stream: it uses no thread that is counted for it. Returns 0, and engages the server, if the request has to
  * ask for a slot. */
 int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd, int stream);
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */
@@ -86,7 +88,8 @@ void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests
                       apr_uint64_t busy_us, apr_uint64_t cpu_us);
 
 /* Timed work of one child while the server is engaged: gives slots to requests that were
- * listed meanwhile, and makes the server dormant when it is calm. */
-void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us);
+ * listed meanwhile, and makes the server dormant when it is calm. held: under prefork, connections of
+ * the acceptor, which it gives to processes before it becomes one; otherwise 0. */
+void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us, apr_uint32_t held);
 
 #endif

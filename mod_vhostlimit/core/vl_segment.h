@@ -124,8 +124,7 @@ typedef struct child_t {
     apr_uint32_t calls;             /* slots held for calls (VL_ASK_CALL) */
     apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
     apr_uint32_t listed;            /* listed requests with a thread, and ... */
-    apr_uint32_t accepted;          /* ... connections without a request yet (vl_engage.h); both
-                                     * are atomic */
+    apr_uint32_t accepted;          /* ... connections of vl_engage_accepted(); both are atomic */
     int woken;                      /* 1: its eventfd has been written */
     int stalled;                    /* 1: no grants, see vl_dispatch.c */
     pid_t died;                     /* the process that its rescue process saw die; atomic */

@@ -72,6 +72,8 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         shm->accounts[a].occupied -= cell->occupied;
         memset(cell, 0, sizeof(*cell));
     }
+    if (dead->threads == 1)
+        __atomic_sub_fetch(&shm->head->engage.busy, dead->accepted, __ATOMIC_RELAXED);
     shm->head->calls -= dead->calls;
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->sleeping[child], 0, __ATOMIC_RELAXED);

@@ -556,7 +556,7 @@ int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
         return 0;
     child = &shm->children[shm->self];
     return (load(&child->running) - load(&child->streams)
-            + load(&child->occupied) + 1) * 5
+            + load(&child->occupied) + load(&child->accepted) + 1) * 5
            >= (load(&child->threads) - 1) * 4;
 }
 

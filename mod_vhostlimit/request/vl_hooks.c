@@ -207,6 +207,8 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
         vl_sharing_identify(vl_child.shm, next, r->server, r, conn->sent, r->useragent_addr,
                             &client);
     vl_lease_set_account(lease, next, conf->queue_timeout, &client);
+    if (vl_lease_has_thread())
+        vl_request_uncount(conn->master ? conn->master : conn);
 }
 
 /* Writes what the first request of a connection waited as, and what it is: account, class, band and

@@ -206,7 +206,7 @@ static apr_status_t conn_cleanup(void *data)
     /* The process exits. The parent reclaims the slots of this child. */
     if (vl_child.ended)
         return APR_SUCCESS;
-    vl_request_conn_begun(conn);
+    vl_request_uncount(conn);
     if (conn->current == &conn->plain)
         vl_request_end(&conn->plain);
     vl_handshake_end(&conn->handshake);
@@ -249,6 +249,12 @@ static int pre_connection(conn_rec *c, void *csd)
         apr_os_sock_get(&conn->fd, csd);
         conn->is_accepted = vl_listener_was_direct(conn->fd);
         conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
+        conn->is_counted = conn->is_accepted;
+        if (!vl_lease_parks() && !vl_lease_has_thread()) {
+            conn->is_accepted = !conn->conninfo;
+            conn->is_counted = 1;
+            vl_engage_accepted(vl_child.shm, 1);
+        }
     }
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
@@ -355,14 +361,15 @@ static int begin_connection(conn_rec *c)
         refuse_hello(c, conn);
         return OK;
     }
-    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm)
+    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm) || !vl_accept_keeps_time()
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
         return DECLINED;
     }
     c->aborted = 1;             /* the MPM closes its descriptor, and sends nothing */
     c->keepalive = AP_CONN_CLOSE;
-    c->cs->state = CONN_STATE_LINGER;
+    if (c->cs)
+        c->cs->state = CONN_STATE_LINGER;
     return OK;
 }
 
@@ -398,9 +405,12 @@ void vl_hooks_conn_lease(conn_rec *c)
         conn->client_conf = vl_conf_get(conn->server);
         conn->server = NULL;
     }
-    if (conn->account)
+    if (conn->account) {
         vl_lease_set_account(conn->lease, conn->account - 1, conn->client_conf->queue_timeout,
                              &conn->client);
+        if (vl_lease_has_thread())
+            vl_request_uncount(conn);
+    }
 }
 
 /* Returns 1 if a connection without TLS, which the acceptor has not seen, begins with HTTP/2. Reads

@@ -566,7 +566,7 @@ int vl_request_list(req_t *req, const vl_conf_t *conf)
     if (conn->grant.holds || conn->grant.refused || !vl_engage_is_dormant(vl_child.shm))
         return 0;
     vl_request_unoccupy(&conn->grant);
-    if (!list(req, &this_worker, conn->fd, conn->master != NULL))
+    if (!list(req, &this_worker, conn->fd, takes_no_thread(req)))
         return 0;
     memset(&conn->grant, 0, sizeof(conn->grant));
     req->admission.thread_us = vl_slot_thread_us(vl_child.shm, req->account);
@@ -597,7 +597,7 @@ int vl_request_list_plain(req_t *req, conn_t *conn, request_rec *r, const vl_con
     req->r = r;
     req->account = conf->account;
     req->measured = req->passes = 0;
-    return list(req, w, conn->fd, 0);
+    return list(req, w, conn->fd, vl_lease_has_thread());
 }
 
 void vl_request_begin(req_t *req, const vl_conf_t *conf)

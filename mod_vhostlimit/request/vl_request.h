@@ -104,6 +104,7 @@ typedef struct conn_t {
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
     int is_accepted;            /* the MPM accepted it, and no request of it has begun */
+    int is_counted;             /* vl_engage_accepted() counts it; atomic */
     int must_wait;              /* its request is the first one since then: it is not refused because
                                  * the server became engaged */
     int is_http2;               /* without TLS, and the acceptor has not seen it */
@@ -118,15 +119,23 @@ typedef struct conn_t {
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
 
-/* A request of the connection has begun, or it ends (vl_engage_accepted()). */
+/* The connection is not counted by vl_engage_accepted() from now on. Any thread. */
+static inline void vl_request_uncount(conn_t *conn)
+{
+    if (__atomic_load_n(&conn->is_counted, __ATOMIC_RELAXED)
+        && __atomic_exchange_n(&conn->is_counted, 0, __ATOMIC_RELAXED))
+        vl_engage_accepted(vl_child.shm, -1);
+}
+
+/* A request of the connection has begun. */
 static inline void vl_request_conn_begun(conn_t *conn)
 {
     if (!conn->is_accepted && !conn->must_wait)
         return;
     conn->must_wait = conn->is_accepted;
-    if (conn->is_accepted)
-        vl_engage_accepted(vl_child.shm, -1);
     conn->is_accepted = 0;
+    if (vl_lease_parks())
+        vl_request_uncount(conn);
 }
 
 /* --- the request, from its admission to its end ------------------------------ */

@@ -150,13 +150,13 @@ static void the_server_becomes_dormant_when_it_is_calm(void)
     start(1);
     ok(vl_engage_list(shm, entry(0), a, -1, 0) && !vl_engage_list(shm, entry(1), a, -1, 0), "engaged");
     vl_charge_credit(shm, now_us);
-    vl_engage_tick(shm, now_us + VL_CALM_US * 2);
+    vl_engage_tick(shm, now_us + VL_CALM_US * 2, 0);
     ok(!vl_engage_is_dormant(shm), "not while a slot is in use");
     vl_engage_unlist(shm, entry(0), &ticket);
     vl_slot_end(shm, &ticket, NULL);
-    vl_engage_tick(shm, now_us + VL_CALM_US * 5 / 2);
+    vl_engage_tick(shm, now_us + VL_CALM_US * 5 / 2, 0);
     ok(!vl_engage_is_dormant(shm), "nor at once");
-    vl_engage_tick(shm, now_us + VL_CALM_US * 7 / 2);
+    vl_engage_tick(shm, now_us + VL_CALM_US * 7 / 2, 0);
     ok(vl_engage_is_dormant(shm) && vl_engage_state(shm).changes == 2, "but after a second");
 }
 
@@ -210,7 +210,7 @@ static void toggles_lose_no_count(void)
     for (i = 0; i < ENTRIES; i++)
         pthread_create(&threads[i], NULL, list_and_unlist, (void *)&entries[i]);
     for (i = 0; i < 20000; i++)
-        vl_engage_tick(shm, vl_clock_us());
+        vl_engage_tick(shm, vl_clock_us(), 0);
     stop = 1;
     for (i = 0; i < ENTRIES; i++)
         pthread_join(threads[i], NULL);

@@ -6,9 +6,19 @@
 
 #include "segment.h"
 #include "accept/vl_relay.h"
+#include "core/vl_engage.h"
 #include "core/vl_slot.h"
 
 #define CHILDREN 4
+
+/* Children of a dormant server do not ask. */
+static vl_shm_t *make_engaged(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN);
+
+    vl_engage_post_config(shm, 0);
+    return shm;
+}
 
 static int fd_open(void)
 {
@@ -32,7 +42,7 @@ static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
 
 static void one_claims(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
 
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one)
        && vl_relay_has_acceptor(shm), "a child that finds no acceptor becomes it");
@@ -48,7 +58,7 @@ static void one_claims(void)
 
 static void grants_only_to_asking_children(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
     vl_item_t item;
@@ -80,7 +90,7 @@ static void grants_only_to_asking_children(void)
 
 static void lost_slots_are_released(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
@@ -111,7 +121,7 @@ static void lost_slots_are_released(void)
 
 static void processes_are_short(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_relay_claim(&one);
@@ -140,7 +150,7 @@ static struct rlimit use_all_descriptors(void)
 
 static void full_children_leave_items(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     struct rlimit limit;
     vl_ticket_t ticket;
@@ -165,7 +175,7 @@ static void full_children_leave_items(void)
 
 static void parent_wakes_children(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     vl_item_t item;
     int pair[2], fd;
 
@@ -240,7 +250,7 @@ static char served_by(int from)
 
 static void the_first_child_serves(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1),
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1),
              three = view(shm, 2, 1);
     apr_uint32_t a = account(shm, "a", 0);
     char names[7] = "";
@@ -275,7 +285,7 @@ static void the_first_child_serves(void)
 
 static void a_woken_child_dies(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1), two = view(shm, 1, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
     vl_item_t item;
@@ -297,7 +307,7 @@ static void a_woken_child_dies(void)
 
 static void a_signal_handler_does_not_hang(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0, 1);
+    vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
