@@ -297,7 +297,7 @@ restarts() { # <title> <mariadb | postgres> <line of sql.ini for the socket>...
 @test "MariaDB with a thread pool does not show its sessions: it is said, and sites are charged by their requests" {
   requires mariadb
   two_pools
-  # shellcheck disable=SC2031  # each test is a shell of its own
+  # shellcheck disable=SC2030,SC2031  # each test is a shell of its own
   export LOG_MAY_SAY=VL0080
   start_mariadb --thread-handling=pool-of-threads
   pages 'kind = mariadb' "at = $HTTPD_ROOT/app/run/m"
