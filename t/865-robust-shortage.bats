@@ -67,6 +67,7 @@ without() { # <mpm> <what>...
 
 @test "prefork: without descriptors no child accepts, until there are some" {
   requires prefork
+  stay_engaged  # in a dormant server they accept themselves
   start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
   runs_short eventfd
   new_children
@@ -185,6 +186,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
 @test "prefork: children without a descriptor leave connections to others, or wait for one" {
   requires prefork
   local children
+  stay_engaged  # in a dormant server they accept themselves
   start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s"
   is "$(get a /)" 200
   mapfile -t children < <(httpd_children)

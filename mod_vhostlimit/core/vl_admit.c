@@ -250,6 +250,9 @@ int vl_admit_thread(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, i
     for (i = 0; i < child->ring_len; i++)
         granted += vl_segment_ticket(child, i)->account == account;
     held = threads_of(shm, c, account, granted);
+    /* Connections whose site is not known yet may all be the account's. */
+    if (held && child->threads > 1)
+        held += __atomic_load_n(&child->accepted, __ATOMIC_RELAXED);
     if (may_take(&shm->queue, account, held,
                  left_growing(shm, c, vl_admit_left(shm, c))))
         return 1;

@@ -250,7 +250,7 @@ static int pre_connection(conn_rec *c, void *csd)
         conn->is_accepted = vl_listener_was_direct(conn->fd);
         conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
         conn->is_counted = conn->is_accepted;
-        if (!vl_lease_parks() && !vl_lease_has_thread()) {
+        if (!vl_lease_parks() && !vl_lease_has_thread() && vl_accept_follows()) {
             conn->is_accepted = !conn->conninfo;
             conn->is_counted = 1;
             vl_engage_accepted(vl_child.shm, 1);
