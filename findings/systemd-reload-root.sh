@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# systemd: a service with an empty root and ProtectControlGroups=yes starts, and its ExecReload=+ fails.
+# systemd 257.13, a service with TemporaryFileSystem=/:ro and ProtectControlGroups=yes.
+# Expected: ExecReload=+ runs where ExecStart= does.
+# Seen: the reload fails with 226/NAMESPACE. Either line alone works, and so does
+#   ReadOnlyPaths=-/sys/fs/cgroup in place of the second.
 
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 root trixie systemd=257.13-1~deb13u1 coreutils bash

@@ -337,7 +337,8 @@ void vl_engage_accepted(vl_shm_t *shm, int by)
         __atomic_add_fetch(&state_of(shm)->busy, by, __ATOMIC_RELAXED);
     if (by > 0 && threads_are_short(shm, child))
         engage(shm, VL_ENGAGED_THREADS);
-    if (by < 0 && child->threads > 1 && !vl_engage_is_dormant(shm) && vl_segment_lock_child(shm) == APR_SUCCESS)
+    if (by < 0 && child->threads > 1 && !vl_engage_is_dormant(shm)
+        && vl_segment_lock_child(shm) == APR_SUCCESS)
         vl_dispatch_and_unlock(shm);
 }
 

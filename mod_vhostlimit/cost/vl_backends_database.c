@@ -99,8 +99,8 @@ static void note_connection(vl_backends_t *b, apr_uint64_t inode, apr_uint32_t a
     connection->account = account;
 }
 
-/* A request waits for a database server whose sessions can be seen. inode: of the server's end of its connection,
- * 0 if that is not known. */
+/* A request waits for a database server whose sessions can be seen. inode: of the server's end of its
+ * connection, 0 if that is not known. */
 vl_wait_for_e vl_backends_database_look(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                         apr_uint64_t inode, apr_uint32_t *ret_runs)
 {
