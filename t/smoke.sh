@@ -72,6 +72,7 @@ Timeout 30
 KeepAliveTimeout 30
 VhostLimit On
 VhostLimitSlots 2
+VhostLimitQueue 1000 1min
 VhostLimitCgroup $cgroup
 <Directory "$work">
   Require all granted
@@ -147,8 +148,9 @@ test_classifies() {
   done
 }
 
-# 60 requests of a, two at a time, and 10 of b that come while a's are queued. Without
-# shares b's would all be answered after a's.
+# 120 requests of a, two at a time, and 10 of b that come while a's are queued. Without
+# shares b's would all be answered after a's. The last one waits for 6.5 s, and longer on a
+# machine that stalls: the default of VhostLimitQueue would refuse it after 10 s.
 test_shares() {
   local behind
   parallel a 120 120 /slow >"$work/load.a" &

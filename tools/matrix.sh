@@ -213,9 +213,9 @@ cell_package() {
 }
 
 # The archive's rules are those of sid. Older ones want what these no longer do, and do not know the tags of
-# debian/source/lintian-overrides.
+# debian/source/lintian-overrides. An override is reported as unused, which cannot be suppressed, unless its tag is suppressed.
 cell_lintian() {
-  local older=alien-tag,duplicate-override-context,missing-debian-watch-file-standard,newer-standards-version,unused-override
+  local older=alien-tag,duplicate-override-context,missing-debian-watch-file-standard,newer-standards-version,package-uses-old-debhelper-compat-version
   case $name in
     debian-sid) older= ;;
     debian-12) older+=,package-supports-alternative-init-but-no-init.d-script ;;
