@@ -16,7 +16,8 @@
 #   --files LIST as --suite, with these test files only, separated by commas
 #   --keep       keep the roots, and print their folders
 #   -o DIR       where logs and results go (default: results/matrix-DATE), two files for each
-#                cell. A cell that has ended there with this commit does not run again
+#                cell. A cell that has passed there with this commit and the same --suite or
+#                --files does not run again, so a run that was stopped goes on
 #   --table DIR  run nothing, print the table of the results in DIR. docs/compatibility.md
 #                shows that of docs/results/systems
 #   -h, --help   this text
@@ -32,7 +33,7 @@
 #   httpd-*      Apache's release from the source package mod-wsgi-httpd of PyPI, below
 #                /usr/local/apache2; the package of the newest is the image that buildah
 #                makes from packaging/Containerfile
-# Exit:    0 every cell passed; 1 one failed; 2 usage; 77 cannot run here
+# Exit:    0 every cell passed; 1 one failed; 2 usage; 77 cannot run here; 130 INT; 143 TERM
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -76,6 +77,17 @@ add_tree() { # <NAME=DIR>
   trees[rh-$name]=$(cd -- "$folder" && pwd)
 }
 
+check_files() { # <names, separated by commas>
+  local file files
+  IFS=, read -ra files <<<"$1"
+  ((${#files[@]})) || misuse "--files needs names of test files, for example t/310-admit-counts.bats"
+  for file in "${files[@]}"; do
+    if [[ $file != t/*.bats ]] || ! git -c safe.directory='*' -C "$top" cat-file -e "HEAD:$file" 2>/dev/null; then
+      misuse "--files: the commit has no test file '$file'"
+    fi
+  done
+}
+
 parse() {
   local list=''
   parse_options lo: httpd:,keep,suite,files:,table: "$@"
@@ -86,7 +98,7 @@ parse() {
       --httpd) add_tree "$2"; shift ;;
       --keep) keep=yes ;;
       --suite) suite_too=yes ;;
-      --files) suite_too=$2; shift ;;
+      --files) check_files "$2"; suite_too=$2; shift ;;
       --table) table_of=$2; shift ;;
       -o) out=$2; shift ;;
     esac
@@ -108,6 +120,7 @@ parse() {
 cell_main() { # <name> <option of configure> <yes: the suite too, or the names of its files>
   local name=$1 option=$2 status mpm smoked='' checked='' check apache=/usr/sbin/apache2
   export MAKEFLAGS=-j2
+  trap 'exit 130' INT
   exec 3>&1 1>&2
   tell() { printf '%s %s\n' "$1" "${*:2}" >&3; }
   stage() { # <key> <command>...
@@ -410,11 +423,12 @@ cell_el_stubs() { # the spec of the stub packages
 
 run_cell() { # <name> <suite> <option of configure>
   local name=$1 suite=$2 option=${3-} log=$out/$1.log facts=$out/$1.facts begin=$SECONDS status=0 functions
+  local end="end $commit${suite_too:+ $suite_too}"
   mapfile -t functions < <(compgen -A function cell_)
-  if grep -qsx "end $commit" "$facts"; then
-    say "$name: has ended in an earlier run"
-    count_cell "$name" || true
-    return 0
+  if grep -qsxF "$end" "$facts" && ! grep -q FAILED "$facts"; then
+    say "$name: has passed in an earlier run"
+    passed=$((passed + 1))
+    return
   fi
   say "$name: creating a root of Debian $suite"
   date -u '+date %-d %B %Y' >"$facts"
@@ -430,12 +444,13 @@ run_cell() { # <name> <suite> <option of configure>
     say "$name: building and testing; see $log"
     ((status)) || pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" "$suite_too" \
       >>"$facts" 2>"$log" || status=$?
+    [[ -z ${pristine_interrupted-} ]] || exit 130
   else
     status=1
   fi
   cell_finish
   ((status == 0)) || grep -q FAILED "$facts" || echo 'build FAILED' >>"$facts"
-  echo "end $commit" >>"$facts"
+  echo "$end" >>"$facts"
   say "$name: ended after $((SECONDS - begin)) s"
   count_cell "$name" || tail -n 15 "$log" >&2 || true
 }

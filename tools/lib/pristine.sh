@@ -165,7 +165,8 @@ pristine_clean() {
 }
 
 # Runs a command in the root, in its folder <folder>; returns the command's status.
-# TERM and HUP end the command and everything it started at once. INT is left to the command.
+# TERM and HUP end the command and everything it started at once. INT is left to the command,
+# and sets pristine_interrupted.
 pristine_run() { # <folder in the root> <command>...
   local status=0 variable environment=()
   for variable in TERM CI http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY "${!VL_@}"; do
@@ -177,7 +178,7 @@ pristine_run() { # <folder in the root> <command>...
     DEBIAN_FRONTEND=noninteractive "${environment[@]}" \
     bash -euc "$(declare -f pristine_init)"'; pristine_init "$@"' pristine "$pristine_root" "$@" <&0 &
   pristine_child=$!
-  trap : INT
+  trap pristine_interrupted=yes INT
   trap pristine_kill TERM HUP
   while :; do
     { wait "$pristine_child" && status=0 || status=$?; } 2>/dev/null     # bash reports who was killed
