@@ -229,5 +229,5 @@ files_of_t() { # <folder with t in it>
   [[ $BUILD != "$TOP" ]] || touch "$BUILD/t/unit/guard.t"         # a built file, whatever else was built
   make_distdir "$dist" || fail "make distdir"
   is "$(files_of_t "$BUILD/$dist")" "$want" "files of t in the tarball"
-  is "$(cd "$BUILD/$dist" && find t \( -name '*.o' -o -name '*.t' -o -name .deps -o -name .libs \))" "" "built files"
+  is "$(cd "$BUILD/$dist" && find t \( -name '*.o' -o -name '*.t' -o -name .deps -o -name .libs -o -name Makefile \))" "" "built files"
 }

@@ -52,6 +52,9 @@ nothing_waits() { ! waits_inside "$1"; }
   try "$TOP/tools/matrix.sh" --httpd x="$BATS_TEST_TMPDIR"
   is "$status" 2
   like "$output" 'is not an Apache in the Red Hat layout'
+  try "$TOP/tools/matrix.sh" --files t/310-admit-counts.bats,t/nothing.bats debian-12
+  is "$status" 2
+  like "$output" "the commit has no test file 't/nothing\.bats'"
   try "$TOP/tools/matrix.sh" -l
   is "$status" 0
   like "$output" 'debian-12-without-libcgroup'
