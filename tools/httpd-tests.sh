@@ -34,7 +34,8 @@ prepare() { # <plain | vhostlimit>
     additions "$1" >>"$dir/test/t/conf/extra.conf.in"
     write_apxs "$dir"
     chmod 755 "$work" "$dir"
-    chown -R "$(httpd_user)" "$dir"
+    chown -R "$(httpd_user):" "$dir"
+    find "$dir" -type d -exec chmod g+s {} +       # the suite writes programs for itself and their group
     return
   fi
   libexec=$(apxs -q LIBEXECDIR)
