@@ -98,7 +98,7 @@ mean_wait() { # <vhost> <0: of new connections, [1-9]: of kept ones, [0-9]: of a
 alternates() { # <HEAD of a> <HEAD of b>
   local got kept new
   start_burning
-  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 6 "20:$1|$2" "8:$2" "2:$1")
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 6s "20:$1|$2" "8:$2" "2:$1")
   kept=$(mean_wait a '[1-9]') new=$(mean_wait a 0)
   echo "# $got; mean wait of a, ms: $kept kept, $new new" >&3
   [[ $got != *x* ]] || fail "refused: $got"
@@ -129,8 +129,8 @@ has_opened() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }  # <port>
   local got a b page='GET /page.html HTTP/1.1\r\nHost: a.test' burn='GET /burn HTTP/1.1\r\nHost: b.test'
   start_burning
   start_nginx
-  perl "$TOP/t/lib/share.pl" "$(free_port front)" 1 "40:$page" >/dev/null     # fills the pool
-  got=$(perl "$TOP/t/lib/share.pl" "$(free_port front)" 5 "2:$page" "40:$burn")
+  perl "$TOP/t/lib/share.pl" "$(free_port front)" 1s "40:$page" >/dev/null     # fills the pool
+  got=$(perl "$TOP/t/lib/share.pl" "$(free_port front)" 5s "2:$page" "40:$burn")
   a=$(mean_wait a '[0-9]') b=$(mean_wait b '[0-9]')
   echo "# $got; mean waits, ms: $a and $b" >&3
   [[ $got != *x* ]] || fail "refused: $got"
@@ -144,10 +144,10 @@ has_opened() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }  # <port>
   flood='GET /page.html HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 203.0.113.%d|GET /cgi/echo.sh/x HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 198.51.100.1'
   start_httpd -l remoteip "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'MaxKeepAliveRequests 0' 'RemoteIPHeader X-Forwarded-For' \
     'RemoteIPInternalProxy 127.0.0.0/8'
-  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 9 "20:$flood" "20:$visitor")
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 1500 "20:$flood" "20:$visitor")
   echo "# $got" >&3
   [[ $got != *x* ]] || fail "refused: $got"
-  at_most "${got%% *}" 19 "% of the answers for the client of 20 connections, half of them as another"
+  at_most "${got%% *}" 33 "% of the answers for the client of 20 connections, half of them as another"
 }
 
 @test "a head that arrives in parts over a connection of another site holds no thread while it waits for a slot" {

@@ -1,11 +1,12 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# share.pl PORT SECONDS GROUP...   closed loops: each connection sends a request, reads the response,
-#                                  and begins again; prints the part of the answers (status 200) that
-#                                  the first group got, in hundredths, the number of answers of each
-#                                  group, and that of each other status, as in "3x503"
+# share.pl PORT END GROUP...   closed loops: each connection sends a request, reads the response, and
+#                              begins again; prints the part of the answers (status 200) that the
+#                              first group got, in hundredths, the number of answers of each group,
+#                              and that of each other status, as in "3x503"
 #
+# END is a number of seconds (4s), or of answers (400).
 # A GROUP is NUMBER:HEAD, the number of connections and the head without its last empty lines;
 # %d in HEAD is the number of the connection (1 to NUMBER). The server closes each connection. If the
 # GROUP is NUMBER:HEAD|HEAD..., the connections are kept, and their requests have these heads in turn.
@@ -15,8 +16,9 @@ use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
 
-my ($port, $seconds, @groups) = @ARGV;
-my ($select, %loops, %other) = (IO::Select->new);
+my ($port, $most, @groups) = @ARGV;
+my $seconds = $most =~ s/s$// ? $most : 0;
+my ($select, $all, %loops, %other) = (IO::Select->new, 0);
 my @answers = (0) x @groups;
 
 sub ask {
@@ -46,7 +48,7 @@ sub again {
 sub count {
     my ($loop) = @_;
     return unless $loop->{text} =~ m,^HTTP/1\.1 (\d+),;
-    if ($1 == 200) { $answers[$loop->{group}]++ }
+    if ($1 == 200) { $answers[$loop->{group}]++; $all++ }
     else           { $other{$1}++ }
 }
 
@@ -67,8 +69,8 @@ for my $group (0 .. $#groups) {
         begin({ group => $group, asked => 0, kept => @heads > 1, heads => [map { "$_\r\n$end\r\n" } @heads] });
     }
 }
-my $end = time + $seconds;
-while (time < $end) {
+my $begin = time;
+while ($seconds ? time < $begin + $seconds : $all < $most && time < $begin + 60) {
     for my $s ($select->can_read(0.1)) {
         my $loop = $loops{ fileno $s };
         my $n = sysread $s, $loop->{text}, 65536, length $loop->{text};
@@ -78,6 +80,4 @@ while (time < $end) {
         else                                               { again($loop) }
     }
 }
-my $all = 0;
-$all += $_ for @answers;
 printf "%d %s\n", $all ? 100 * $answers[0] / $all + 0.5 : -1, join ' ', @answers, map { "$other{$_}x$_" } sort keys %other;
