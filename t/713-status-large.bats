@@ -1,16 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ten thousand vhosts that have all been asked for: what a page costs beside one of a
-# thousand, and how long it holds the lock; and vhostlimitctl. Two servers for all tests.
+# Four thousand vhosts that have all been asked for: what a page costs beside one of a
+# tenth of them, and how long it holds the lock; and vhostlimitctl. Two servers for all tests.
 
 load lib/live
 load lib/control
 export ONE_SERVER=yes
 
-vhosts=10000
-
-fewer=1000
+vhosts=4000
+fewer=400
 
 # Beside it runs a server with a tenth of the vhosts, whose times are the reference.
 setup_file() {
@@ -28,14 +27,14 @@ small() { on_server_named small "$@"; }         # <command>...: for the server o
 stop_small() { small stop_httpd; }
 teardown_file() { all_of stop_small end_server; }
 
-# Instead of that in lib/httpd.bash: ten thousand vhosts are too much text for the shell.
+# Instead of that in lib/httpd.bash: so many vhosts are too much text for the shell.
 no_request_runs() { no_request_runs_in_thousands; }
 
-# Five hundred on each connection.
+# Four hundred on each connection.
 ask_all() { # <number>
   local first
-  for ((first = 1; first <= $1; first += 500)); do
-    ask_for "$first" $((first + 499)) | raw >/dev/null
+  for ((first = 1; first <= $1; first += 400)); do
+    ask_for "$first" $((first + 399)) | raw >/dev/null
   done
 }
 
@@ -49,12 +48,12 @@ ask_for() { # <first> <last>
 
 # Ten times the vhosts take about ten times as long; work for each pair of them would
 # take a hundred times as long.
-grows_with_vhosts() { # <what> <us of ten thousand> <us of a thousand>
+grows_with_vhosts() { # <what> <us of all> <us of a tenth>
   echo "# $1: $2 us with $vhosts vhosts, $3 us with $fewer" >&3
   at_most "$2" $(($3 * 35)) "us of $1, $3 us with $fewer vhosts"
 }
 
-@test "all ten thousand vhosts have requests and are in ?json" {
+@test "all vhosts have requests and are in ?json" {
   is "$(status_json | jq '[.vhosts[] | select(.requests > 0)] | length')" "$vhosts"
 }
 

@@ -6,24 +6,28 @@
 load lib/live
 load lib/browser
 
-# One browser for all tests, and a server for each.
+export ONE_SERVER=yes
+
+# One browser and one server for all tests.
 setup_file() {
   meets chromium || return 0
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' -x "$(shop_vhosts 300)" \
+    -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName \"<img src=x onerror=document.title='broken'>\"" -x '</VirtualHost>'
   start_browser
 }
 
-teardown_file() { end_browser; }
+teardown_file() { all_of end_browser end_server; }
 
 setup() { requires chromium; }
 
-teardown() { all_of close_page end_server; }
+teardown() { all_of close_page look_for_leftovers; }
 
-look_at() { # <fragment> [<as configure_httpd>]...
-  local fragment=$1
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' "${@:2}" -x "$(shop_vhosts 300)" \
-    -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName \"<img src=x onerror=document.title='broken'>\"" -x '</VirtualHost>'
-  open_page "http://status.test:$(httpd_port)/vhostlimit#$fragment"
+# Opens the page and waits until its table is there.
+look_at() { # <fragment>
+  open_page "http://status.test:$(httpd_port)/vhostlimit#$1"
+  wait_until 20 has_rows
 }
+has_rows() { (($(rows_shown) > 0)); }
 
 # Prints a column of the first rows.
 cells() { # <key> <number>
