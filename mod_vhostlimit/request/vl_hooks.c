@@ -20,20 +20,6 @@
 #include "request/vl_request.h"
 #include "base/vl_private.h"
 
-/* Charges the site for the CPU time of a request that was refused without a slot. */
-static void charge_refusal(const req_t *req)
-{
-    const vl_conf_t *conf = vl_conf_get(req->r->server);
-
-    if (req->state == REQ_REFUSED
-        && req->admission.decision.reason != VL_REASON_ERROR
-        && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
-        vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
-        vl_fair_charge_client(vl_child.shm, req->account, &req->client,
-                              (apr_uint64_t)req->cpu_us, 1);
-    }
-}
-
 static apr_status_t req_pool_cleanup(void *data)
 {
     req_t *req = data;
@@ -41,7 +27,7 @@ static apr_status_t req_pool_cleanup(void *data)
     if (!req->conn->master)
         vl_lease_sent();
     vl_request_end(req);
-    charge_refusal(req);
+    vl_request_charge_refusal(req);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
@@ -62,7 +48,7 @@ static void close_if_contended(request_rec *r, const req_t *req)
 /* The site or the request is not limited. */
 static void pass_unlimited(conn_t *conn)
 {
-    vl_request_drop_grant(conn);
+    vl_request_end_grant(conn, 0);
     vl_request_forget_thread();
     vl_request_leave_groups();
 }

@@ -172,7 +172,7 @@ static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucke
         conn->current = NULL;
     }
     if (!req && conn->grant.holds)      /* httpd or another module has refused the request */
-        vl_request_use_grant(conn);
+        vl_request_end_grant(conn, 1);
     if (rv == APR_SUCCESS && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);
@@ -210,7 +210,7 @@ static apr_status_t conn_cleanup(void *data)
     if (conn->current == &conn->plain)
         vl_request_end(&conn->plain);
     vl_handshake_end(&conn->handshake);
-    vl_request_drop_grant(conn);
+    vl_request_end_grant(conn, 0);
     return APR_SUCCESS;
 }
 
@@ -245,20 +245,20 @@ static int pre_connection(conn_rec *c, void *csd)
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
     conn->fd = -1;
-    if (!c->master) {
+    if (c->master) {
+        conn->master = ap_get_module_config(c->master->conn_config, &vhostlimit_module);
+    }
+    else {
         apr_os_sock_get(&conn->fd, csd);
-        conn->is_accepted = vl_listener_was_direct(conn->fd);
-        conn->conninfo = conn->is_accepted ? NULL : vl_newconn_begin(csd);
-        conn->is_counted = conn->is_accepted;
+        conn->is_counted = vl_listener_was_direct(conn->fd);
+        conn->accepted = conn->is_counted ? CONN_ACCEPTED : CONN_LATER;
+        conn->conninfo = conn->is_counted ? NULL : vl_newconn_begin(csd);
         if (!vl_lease_parks() && !vl_lease_has_thread() && vl_accept_follows()) {
-            conn->is_accepted = !conn->conninfo;
+            conn->accepted = conn->conninfo ? CONN_LATER : CONN_ACCEPTED;
             conn->is_counted = 1;
             vl_engage_accepted(vl_child.shm, 1);
         }
     }
-    if (c->master)
-        conn->master = ap_get_module_config(c->master->conn_config,
-                                            &vhostlimit_module);
     if (conn->conninfo)
         take_conninfo(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
@@ -361,7 +361,7 @@ static int begin_connection(conn_rec *c)
         refuse_hello(c, conn);
         return OK;
     }
-    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm) || !vl_accept_keeps_time()
+    if (conn->accepted != CONN_ACCEPTED || vl_engage_is_dormant(vl_child.shm) || !vl_accept_keeps_time()
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
         return DECLINED;
@@ -510,7 +510,7 @@ static int process_connection(conn_rec *c)
     else if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
         vl_request_forget_thread();
     if (!vl_lease_parks() && !is_http1)
-        vl_request_drop_grant(conn);
+        vl_request_end_grant(conn, 0);
     return rc == DECLINED && conn->waiting ? process_waiting(c, conn->waiting) : rc;
 }
 

@@ -75,15 +75,6 @@ static __attribute__((cold)) task_t *make_task(worker_t *w)
     return vl_meter_take_task();
 }
 
-/* The worker keeps an entry, so that the next request needs no lock. */
-static inline task_t *take_task(worker_t *w)
-{
-    task_t *task = w->task;
-
-    w->task = NULL;
-    return task ? task : make_task(w);
-}
-
 /* w: of the calling thread, or NULL. */
 static inline void give_task(worker_t *w, task_t *task)
 {
@@ -248,10 +239,10 @@ static apr_uint64_t take_thread_us(apr_uint32_t account)
     return w->known ? read_clock(w) : vl_slot_estimate(vl_child.shm, account);
 }
 
-static void charge_part(apr_uint32_t account, const vl_client_id_t *client, apr_uint64_t us)
+static void charge_part(apr_uint32_t account, const vl_client_id_t *client, apr_uint64_t us, int refused)
 {
     vl_charge_part(vl_child.shm, account, us);
-    vl_fair_charge_client(vl_child.shm, account, client, us, 0);
+    vl_fair_charge_client(vl_child.shm, account, client, us, refused);
 }
 
 void vl_request_unoccupy(vl_grant_t *grant)
@@ -261,8 +252,7 @@ void vl_request_unoccupy(vl_grant_t *grant)
     grant->occupies = 0;
 }
 
-/* counts: httpd or another module has answered the request before it was admitted. */
-static void end_grant(conn_t *conn, int counts)
+void vl_request_end_grant(conn_t *conn, int counts)
 {
     vl_grant_t grant = conn->grant;
     vl_admission_t adm = { .ticket = grant.ticket };
@@ -277,18 +267,8 @@ static void end_grant(conn_t *conn, int counts)
     if (counts)
         vl_slot_begin(vl_child.shm, grant.waited_us, &adm);
     else
-        charge_part(account, &grant.ticket.client, cost.cpu_us);
+        charge_part(account, &grant.ticket.client, cost.cpu_us, 0);
     vl_waiters_end(&grant.ticket, counts ? &cost : NULL);
-}
-
-void vl_request_drop_grant(conn_t *conn)
-{
-    end_grant(conn, 0);
-}
-
-void vl_request_use_grant(conn_t *conn)
-{
-    end_grant(conn, 1);
 }
 
 /* Takes the grant of the connection. If the request names another host than the
@@ -298,7 +278,7 @@ static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
     vl_grant_t grant;
 
     if (conn->grant.ticket.account != account)
-        vl_request_drop_grant(conn);
+        vl_request_end_grant(conn, 0);
     grant = conn->grant;
     memset(&conn->grant, 0, sizeof(grant));
     return grant;
@@ -376,14 +356,6 @@ static int own_port(const conn_rec *c)
            ? c->client_addr->port : 0;
 }
 
-/* Returns 1 if another running request waits for the connection (VL_ASK_CALL). */
-static int is_call(const conn_rec *c)
-{
-    int port = own_port(c);
-
-    return port && vl_duty_call(vl_child.shm, port);
-}
-
 /* Returns 1 if a thread of mod_http2 or of worker runs the request: the MPM's threads of the child
  * are not counted for it. */
 static int takes_no_thread(const req_t *req)
@@ -397,12 +369,13 @@ static apr_status_t get_free_slot(const req_t *req, vl_grant_t *grant)
 {
     vl_lease_t *lease = vl_request_lease(req->conn);
     apr_status_t rv = APR_SUCCESS;
+    int port;
 
     if (req->conn->master)
         grant->waited_us = vl_lease_take_wait(lease);
     if (!vl_lease_resume(lease, takes_no_thread(req), &grant->ticket)) {
         rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &grant->ticket);
-        if (APR_STATUS_IS_EAGAIN(rv) && is_call(req->r->connection))
+        if (APR_STATUS_IS_EAGAIN(rv) && (port = own_port(req->r->connection)) && vl_duty_call(vl_child.shm, port))
             rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, 0, &grant->ticket);
         if (rv == APR_SUCCESS)
             vl_lease_renew(lease);
@@ -492,7 +465,7 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 
     /* vl_waiters_wait() counts the thread itself, and overwrites the grant. */
     vl_request_unoccupy(&grant);
-    grant.given_back |= req->conn->must_wait;
+    grant.given_back |= req->conn->accepted == CONN_FIRST;
     if (!grant.holds && !grant.refused && vl_request_lease(req->conn)
         && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
@@ -509,26 +482,21 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
     return admit_now(req, &grant, conf);
 }
 
-/* The thread works for others from now on. The request is charged its head, if the clock tells. */
-static void charge_head(const req_t *req)
-{
-    worker_t *w = settle();
-
-    charge_part(req->account, &req->client, w->known ? read_clock(w) : 0);
-    vl_request_leave_groups();
-}
-
 apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf)
 {
     conn_t *conn = req->conn;
     vl_grant_t grant = conn->grant;
+    worker_t *w;
 
     memset(&conn->grant, 0, sizeof(conn->grant));
     /* As soon as it is queued another thread may end the wait, but none runs the connection before
      * this one has left it. */
     if (vl_lease_park_request(conn->lease, req->r, req->account, &req->client, &grant)) {
         conn->waiting = req;
-        charge_head(req);
+        /* The thread works for others from now on. */
+        w = settle();
+        charge_part(req->account, &req->client, w->known ? read_clock(w) : 0, 0);
+        vl_request_leave_groups();
         return APR_SUCCESS;
     }
     await_slot(req, conf, &grant);
@@ -546,7 +514,8 @@ apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf)
 /* Moves the request to LISTED. Returns 0 if it has to ask for a slot. */
 static inline int list(req_t *req, worker_t *w, int fd, int is_stream)
 {
-    req->task = take_task(w);
+    req->task = w->task ? w->task : make_task(w);
+    w->task = NULL;             /* it keeps the entry, so that the next request needs no lock */
     if (!vl_engage_list(vl_child.shm, req->task, req->account, fd, is_stream)) {
         give_task(w, req->task);
         return 0;
@@ -649,14 +618,6 @@ void vl_request_go_on(req_t *req)
     unoccupy(req);
 }
 
-/* Charges the cost of the request to the account and the client that the stream's connection
- * waited as. */
-static void charge_gained(const req_t *req, apr_uint64_t us)
-{
-    if (req->has_gained)
-        charge_part(req->gained.account, &req->gained.client, us);
-}
-
 /* The cost of a request that got a slot while it ran is charged like that of the others. */
 static void end_listed(req_t *req)
 {
@@ -704,7 +665,8 @@ static __attribute__((noinline)) void end_counted(req_t *req)
     cost.cpu_us = req->cpu_us;
     cost.client = &req->client;
     charged = vl_waiters_end(&req->admission.ticket, &cost);
-    charge_gained(req, charged);
+    if (req->has_gained)
+        charge_part(req->gained.account, &req->gained.client, charged, 0);
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
     if (vl_request_lease(req->conn))
         vl_lease_charge(vl_request_lease(req->conn), charged);
@@ -718,6 +680,13 @@ void vl_request_end(req_t *req)
         end_counted(req);
 }
 
+void vl_request_charge_refusal(const req_t *req)
+{
+    if (req->state == REQ_REFUSED && req->admission.decision.reason != VL_REASON_ERROR
+        && vl_conf_get(req->r->server)->mode == VL_MODE_ON && req->cpu_us > 0)
+        charge_part(req->account, &req->client, (apr_uint64_t)req->cpu_us, 1);
+}
+
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf)
 {
     if (vl_request_list(req, conf)) {
@@ -725,5 +694,5 @@ void vl_request_ended_early(req_t *req, const vl_conf_t *conf)
         req->conn->current = NULL;
     }
     else
-        charge_part(req->account, &req->client, take_thread_us(req->account));
+        charge_part(req->account, &req->client, take_thread_us(req->account), 0);
 }

@@ -103,10 +103,13 @@ typedef struct conn_t {
     apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
-    int is_accepted;            /* the MPM accepted it, and no request of it has begun */
-    int is_counted;             /* vl_engage_accepted() counts it; atomic */
-    int must_wait;              /* its request is the first one since then: it is not refused because
+    enum {
+        CONN_LATER,             /* any other */
+        CONN_ACCEPTED,          /* the MPM accepted it, and no request of it has begun */
+        CONN_FIRST              /* its request is the first one since then: it is not refused because
                                  * the server became engaged */
+    } accepted;
+    int is_counted;             /* vl_engage_accepted() counts it; atomic */
     int is_http2;               /* without TLS, and the acceptor has not seen it */
     ap_filter_t *hello_filter;  /* limits its TLS handshake; NULL: nothing does */
     int is_processed;           /* the MPM has run its hooks before */
@@ -130,10 +133,9 @@ static inline void vl_request_uncount(conn_t *conn)
 /* A request of the connection has begun. */
 static inline void vl_request_conn_begun(conn_t *conn)
 {
-    if (!conn->is_accepted && !conn->must_wait)
+    if (conn->accepted == CONN_LATER)
         return;
-    conn->must_wait = conn->is_accepted;
-    conn->is_accepted = 0;
+    conn->accepted = conn->accepted == CONN_ACCEPTED ? CONN_FIRST : CONN_LATER;
     if (vl_lease_parks())
         vl_request_uncount(conn);
 }
@@ -175,6 +177,8 @@ void vl_request_go_on(req_t *req);
 /* The work of the request is done: returns the slot, charges the account, and moves the
  * request to ENDED. Does nothing if the request is not counted. */
 void vl_request_end(req_t *req);
+/* Charges a request that was refused without a slot. After vl_request_stop_clock(). */
+void vl_request_charge_refusal(const req_t *req);
 /* Charges a request that was answered before it was admitted, without a grant. It is counted while
  * the server is dormant. */
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf);
@@ -206,10 +210,9 @@ void vl_request_leave_groups(void);
 /* --- the grant of the connection ------------------------------------------- */
 
 /* Returns the connection's slot, which no request of its account has used, and forgets its grant.
- * The account and the client that waited are charged the work of the thread so far. */
-void vl_request_drop_grant(conn_t *conn);
-/* The same for a request that was answered before it was admitted. It is counted. */
-void vl_request_use_grant(conn_t *conn);
+ * The account and the client that waited are charged the work of the thread so far. counts: httpd or
+ * another module has answered a request before it was admitted, and it is counted. */
+void vl_request_end_grant(conn_t *conn, int counts);
 /* The thread that is counted for the grant is free, or holds a slot: it is counted no
  * more. */
 void vl_request_unoccupy(vl_grant_t *grant);
