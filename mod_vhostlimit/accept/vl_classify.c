@@ -180,12 +180,6 @@ static int is_proxy_header_expected(apr_sockaddr_t *local, apr_sockaddr_t *remot
     return vl_remoteip_expects_proxy_header(r->connection);
 }
 
-/* Returns 1 if the directives of the site need more than the host and the address. */
-static int needs_request(const vl_conf_t *conf, int asks_remoteip)
-{
-    return conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing);
-}
-
 /* Returns 1 if mod_remoteip has to find the address: for an expression, or because the order of
  * clients matters now. */
 static int must_ask_remoteip(const vl_conf_t *conf, apr_uint32_t account)
@@ -256,7 +250,8 @@ static void identify(const char *bytes, apr_size_t len, int is_complete, apr_soc
         set_server(find_server(local, peek->host), peek->host, ret_found);
     conf = vl_conf_get(ret_found->server);
     asks_remoteip = has_head && must_ask_remoteip(conf, ret_found->account);
-    if (has_head && is_plain && needs_request(conf, asks_remoteip))
+    if (has_head && is_plain
+        && (conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing)))
         r = read_head((server_rec *)ret_found->server, bytes, len, local, remote);
     if (r)
         set_client(r, client);

@@ -183,25 +183,21 @@ static void set_taken_locked(vl_shm_t *shm, apr_uint32_t number)
                      __ATOMIC_RELAXED);
 }
 
-/* Cancels a slot that no child will take any more. */
-static void cancel_sent_locked(vl_shm_t *shm, struct sent_t *sent)
-{
-    if (!is_taken_locked(shm, sent->number)) {
-        set_taken_locked(shm, sent->number);
-        vl_slot_cancel_locked(shm, &sent->ticket);
-    }
-    sent->number = 0;
-}
-
+/* Cancels slots that no child will take any more. */
 static void cancel_sent_before(vl_shm_t *shm, apr_int64_t before_us)
 {
-    int i;
+    struct sent_t *sent;
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    for (i = 0; i < RELAY_SIZE; i++) {
-        if (acceptor.sent[i].number && acceptor.sent[i].at_us < before_us)
-            cancel_sent_locked(shm, &acceptor.sent[i]);
+    for (sent = acceptor.sent; sent < acceptor.sent + RELAY_SIZE; sent++) {
+        if (!sent->number || sent->at_us >= before_us)
+            continue;
+        if (!is_taken_locked(shm, sent->number)) {
+            set_taken_locked(shm, sent->number);
+            vl_slot_cancel_locked(shm, &sent->ticket);
+        }
+        sent->number = 0;
     }
     vl_dispatch_and_unlock(shm);
 }
@@ -232,14 +228,6 @@ void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
         wake_one(shm);
 }
 
-/* Returns 1 unless an earlier slot in this entry has not been taken yet. */
-static int is_entry_free(const vl_shm_t *shm, const struct sent_t *sent)
-{
-    return !sent->number
-           || __atomic_load_n(&shm->head->taken[sent->number % RELAY_SIZE],
-                              __ATOMIC_RELAXED) == sent->number;
-}
-
 apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *item, int fd)
 {
@@ -247,7 +235,9 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     struct sent_t *sent = &acceptor.sent[number % RELAY_SIZE];
     apr_status_t rv;
 
-    if (!is_entry_free(shm, sent))
+    /* An earlier slot in this entry has not been taken yet. */
+    if (sent->number && __atomic_load_n(&shm->head->taken[sent->number % RELAY_SIZE], __ATOMIC_RELAXED)
+                        != sent->number)
         return APR_EAGAIN;
     item->epoch = acceptor.epoch;
     item->number = number;

@@ -75,17 +75,6 @@ const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
     return NULL;
 }
 
-/* v2: makes the group threaded, so that it can hold threads of a process that is in another
- * group.  Returns NULL or an error message. */
-static const char *make_threaded(apr_pool_t *p, const char *dir)
-{
-    const char *file = apr_pstrcat(p, dir, "/cgroup.type", NULL);
-
-    if (!strcmp(vl_cgroup_file_read(p, file), "threaded\n"))
-        return NULL;
-    return vl_cgroup_file_write(file, "threaded");
-}
-
 /* Creates the group for the server threads of the account.  In v1 it is below the
  * account's group, and the limits of that group apply to it.  In v2 it must be below the
  * server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
@@ -94,7 +83,7 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                       const vl_cgroup_limits_t *limits)
 {
     const controller_t *cpu = &cg->controllers[VL_CG_CPU];
-    const char *path, *failed;
+    const char *path, *file, *failed;
 
     if (cpu->missing)
         return NULL;
@@ -102,7 +91,10 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
     failed = vl_cgroup_make_path(p, cpu->mount, path);
     if (failed || cpu->version == 1)
         return failed;
-    failed = make_threaded(p, apr_pstrcat(p, cpu->mount, path, NULL));
+    /* The group has to be threaded to hold threads of a process that is in another group. */
+    file = apr_pstrcat(p, cpu->mount, path, "/cgroup.type", NULL);
+    if (strcmp(vl_cgroup_file_read(p, file), "threaded\n") != 0)
+        failed = vl_cgroup_file_write(file, "threaded");
     return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
 }
 
@@ -291,15 +283,6 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                          limits);
 }
 
-static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
-                           const char *name)
-{
-    if (cg->controllers[VL_CG_CPU].version)
-        rmdir(apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount,
-                          vl_cgroup_threads_path(cg, p, name), NULL));
-    remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
-}
-
 /* Returns 1 if a group of the account still exists. */
 static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
 {
@@ -321,6 +304,7 @@ static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
 static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
                          vl_cgroup_t *cg)
 {
+    const controller_t *cpu = &old->controllers[VL_CG_CPU];
     apr_pool_t *p = old->pool;
     apr_hash_index_t *i;
 
@@ -329,7 +313,9 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
 
         if (cg && apr_hash_get(cg->accounts, name, APR_HASH_KEY_STRING))
             continue;
-        remove_account(old, p, name);
+        if (cpu->version)
+            rmdir(apr_pstrcat(p, cpu->mount, vl_cgroup_threads_path(old, p, name), NULL));
+        remove_group(old, p, apr_pstrcat(p, old->path, "/", name, NULL));
         if (cg && exists(old, p, name)) {
             name = apr_pstrdup(cg->pool, name);
             apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);

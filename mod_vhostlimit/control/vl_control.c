@@ -283,13 +283,6 @@ static void accept_client_locked(client_t *client)
     client->deadline = vl_clock_us() + COMMAND_US;
 }
 
-static void accept_client(client_t *client)
-{
-    vl_control_fork_lock();
-    accept_client_locked(client);
-    vl_control_fork_unlock();
-}
-
 static void serve(client_t *client, short events, apr_int64_t now)
 {
     if (events && client->pool)
@@ -389,8 +382,11 @@ static void *run(void *unused)
         }
         if (control.expire_us && control.expire_us <= now)
             expire(now);
-        if (pfds[CLIENTS].revents)
-            accept_client(free_client());
+        if (pfds[CLIENTS].revents) {
+            vl_control_fork_lock();
+            accept_client_locked(free_client());
+            vl_control_fork_unlock();
+        }
     } while (!pfds[CLIENTS + 1].revents);
     finish_clients();
     return NULL;
@@ -461,17 +457,6 @@ static apr_status_t make_socket(vl_control_kept_t *kept, const char *path)
     return failed;
 }
 
-/* Keeps the socket of the previous configuration, or creates a new one if the old one was
- * removed or the path has changed. */
-static apr_status_t ensure_socket(vl_control_kept_t *kept, const char *path)
-{
-    if (kept->made && !strcmp(kept->path, path) && !access(path, F_OK))
-        return APR_SUCCESS;
-    if (kept->made)
-        remove_socket();
-    return make_socket(kept, path);
-}
-
 /* Starts the control thread with all signals blocked. */
 static apr_status_t start(void)
 {
@@ -499,7 +484,7 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             const vl_cgroup_t *cg, vl_plans_kept_t *plans)
 {
     const char *path = ap_runtime_dir_relative(pconf, VL_CONTROL_SOCKET);
-    apr_status_t rv;
+    apr_status_t rv = APR_SUCCESS;
 
     control.kept = kept;
     control.uid = geteuid();
@@ -511,7 +496,11 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     vl_control_plans_post_config(plans);
     vl_control_fork_post_config();
     control.has_owners = vl_control_owner_post_config();
-    rv = ensure_socket(kept, path);
+    if (!kept->made || strcmp(kept->path, path) || access(path, F_OK)) {
+        if (kept->made)         /* elsewhere, or it was removed */
+            remove_socket();
+        rv = make_socket(kept, path);
+    }
     if (rv == APR_SUCCESS && chmod(path, control.has_owners ? 0666 : 0600))
         rv = errno;
     if (rv == APR_SUCCESS)

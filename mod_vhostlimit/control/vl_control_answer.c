@@ -35,23 +35,9 @@ void vl_control_answer_post_config(void)
 
 /* --- selecting the vhost -------------------------------------------------- */
 
-static int has_site(const server_rec *s, const char *name)
-{
-    return !ap_cstr_casecmp(vl_conf_get(s)->site->name, name);
-}
-
 static int has_name(const server_rec *s, const char *name)
 {
     return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
-}
-
-/* Returns a virtual host of the site with that name, or NULL. */
-static const server_rec *find_by_site(apr_pool_t *p, const char *name)
-{
-    char *lower = apr_pstrdup(p, name);
-
-    ap_str_tolower(lower);
-    return apr_hash_get(by_site, lower, APR_HASH_KEY_STRING);
 }
 
 /* Returns a virtual host with that ServerName, or NULL if there is none.  Sets *ret_error if
@@ -82,7 +68,7 @@ static const char *not_found(apr_pool_t *p, const char *name)
     const server_rec *s;
 
     for (s = vl_control_server; s; s = s->next) {
-        if (has_site(s, name) || has_name(s, name))
+        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name) || has_name(s, name))
             return apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
                                 "or is refused here", name);
     }
@@ -94,8 +80,11 @@ static const char *not_found(apr_pool_t *p, const char *name)
 static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_error)
 {
-    const server_rec *found = find_by_site(p, name);
+    char *lower = apr_pstrdup(p, name);
+    const server_rec *found;
 
+    ap_str_tolower(lower);
+    found = apr_hash_get(by_site, lower, APR_HASH_KEY_STRING);
     if (!found)
         found = find_by_server_name(p, name, ret_error);
     if (!found)
@@ -158,24 +147,6 @@ static const char *duration_text(apr_pool_t *p, const vl_command_t *command)
 {
     return command->number ? apr_psprintf(p, " for %" APR_INT64_T_FMT " s", command->number)
                            : "";
-}
-
-static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
-                                 const server_rec *s)
-{
-    vl_job_t job = { .s = s };
-    const char *wrong = read_change(p, command, &job.change);
-
-    return wrong ? wrong : vl_control_change(p, &job, 1, duration_text(p, command));
-}
-
-static const char *change_plan(apr_pool_t *p, const vl_command_t *command)
-{
-    vl_change_t change;
-    const char *wrong = read_change(p, command, &change);
-
-    return wrong ? wrong : vl_control_plans_change(p, command->vhost, &change,
-                                                   duration_text(p, command));
 }
 
 /* --- many changes --------------------------------------------------------- */
@@ -285,6 +256,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
 {
     int changes = command->verb == VL_COMMAND_SET || command->verb == VL_COMMAND_RESET;
     const char *wrong = NULL;
+    vl_job_t job = { 0 };
 
     switch (command->verb) {
     case VL_COMMAND_MODULES:
@@ -299,7 +271,9 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
         return change_many(p, body, &result->changed);
     case VL_COMMAND_SETPLAN:
     case VL_COMMAND_RESETPLAN:
-        return change_plan(p, command);
+        wrong = read_change(p, command, &job.change);
+        return wrong ? wrong : vl_control_plans_change(p, command->vhost, &job.change,
+                                                       duration_text(p, command));
     default:
         break;
     }
@@ -310,7 +284,9 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
     }
     if (wrong || !changes)
         return wrong;
-    return change_limits(p, command, result->only);
+    job.s = result->only;
+    wrong = read_change(p, command, &job.change);
+    return wrong ? wrong : vl_control_change(p, &job, 1, duration_text(p, command));
 }
 
 apr_size_t vl_control_body(const char *line, apr_size_t len)

@@ -86,16 +86,10 @@ static const char *change_groups(apr_pool_t *p, vl_job_t *jobs, int n)
     return failed;
 }
 
-/* Notes when a timed change ends; 0: it lasts. */
-static void expect(apr_int64_t end_us)
-{
-    if (end_us && (!next_us || end_us < next_us))
-        next_us = end_us;
-}
-
 const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *why)
 {
     vl_account_snapshot_t now;
+    apr_int64_t end_us;
     const char *failed;
     int i;
 
@@ -113,7 +107,9 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
                                  &jobs[i].change) != APR_SUCCESS)
             return "shared memory cannot be written";
         log_change(p, &jobs[i], why);
-        expect(vl_override_next_us(&jobs[i].after));
+        end_us = vl_override_next_us(&jobs[i].after);
+        if (end_us && (!next_us || end_us < next_us))       /* 0: it lasts */
+            next_us = end_us;
     }
     return NULL;
 }

@@ -63,20 +63,14 @@ static void log_ends(const vl_limited_event_t *event)
                  event->metrics.refused - before->refused);
 }
 
-/* Logs that the kernel has killed processes of the site. */
-static void log_kills(const vl_limited_event_t *event)
-{
-    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
-                 "site %s: the kernel killed %" APR_UINT64_T_FMT
-                 " of its back-end processes for lack of memory, %" APR_UINT64_T_FMT
-                 " since the start. Raise VhostLimitMemory, or make its programs use less",
-                 event->name, event->killed, event->metrics.memory_kills);
-}
-
 static void log_event(const vl_limited_event_t *event)
 {
     if (event->killed)
-        log_kills(event);
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
+                     "site %s: the kernel killed %" APR_UINT64_T_FMT
+                     " of its back-end processes for lack of memory, %" APR_UINT64_T_FMT
+                     " since the start. Raise VhostLimitMemory, or make its programs use less",
+                     event->name, event->killed, event->metrics.memory_kills);
     if (event->what == VL_LIMITED_BEGINS)
         log_begins(event);
     if (event->what == VL_LIMITED_ENDS)

@@ -86,13 +86,6 @@ static void die(const maker_t *maker, const char *what, const char *path)
     _exit(1);
 }
 
-/* Opens what the rule shows.  Returns -1 if it does not exist. */
-static int open_source(const vl_rule_t *rule)
-{
-    return rule->real ? vl_path_open_real(rule->real)
-                      : open(rule->path, O_PATH | O_CLOEXEC);
-}
-
 /* Clones the mount of each rule, before the old root goes. */
 static void clone_trees(const maker_t *maker)
 {
@@ -108,7 +101,7 @@ static void clone_trees(const maker_t *maker)
         maker->trees[i] = -1;
         if (rule->access == VL_RULE_TMP)
             continue;
-        source = open_source(rule);
+        source = rule->real ? vl_path_open_real(rule->real) : open(rule->path, O_PATH | O_CLOEXEC);
         if (source < 0)
             continue;
         if (fstat(source, &file) || (hides && S_ISDIR(file.st_mode))) {

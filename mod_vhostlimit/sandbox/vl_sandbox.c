@@ -158,22 +158,15 @@ static const char *recipe_of(apr_pool_t *p, const char *name, const apr_array_he
     return apr_array_pstrcat(p, parts, 0);
 }
 
-static kept_namespace_t *find_kept(vl_sandbox_kept_t *kept, const char *recipe)
-{
-    kept_namespace_t *each;
-
-    for (each = kept->first; each && strcmp(each->recipe, recipe); each = each->next)
-        continue;
-    return each;
-}
-
 static const char *get_namespace(apr_pool_t *p, vl_sandbox_kept_t *kept, const char *name,
                                  const apr_array_header_t *rules, uid_t user, gid_t group,
                                  vl_namespace_t *ret_namespace)
 {
     const char *recipe = recipe_of(p, name, rules, user, group), *error;
-    kept_namespace_t *found = find_kept(kept, recipe);
+    kept_namespace_t *found = kept->first;
 
+    while (found && strcmp(found->recipe, recipe))
+        found = found->next;
     /* A keeper that was killed from outside cannot be joined: it is replaced. */
     if (found && vl_namespace_is_alive(&found->ns)) {
         found->is_used = 1;

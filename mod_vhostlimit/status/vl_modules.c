@@ -39,15 +39,6 @@ static const struct {
 #undef X
 };
 
-static void put_hook(vl_out_t *out, unsigned i)
-{
-    vl_out_text(out, i ? "," : "");
-    vl_out_json(out, hooks[i].name);
-    vl_out_text(out, ":[");
-    hooks[i].put(out);
-    vl_out_text(out, "]");
-}
-
 void vl_modules_json(vl_out_t *out)
 {
     const module *m;
@@ -57,8 +48,13 @@ void vl_modules_json(vl_out_t *out)
     for (m = ap_top_module; m; m = m->next)
         put_name(out, m == ap_top_module, m->name);
     vl_out_text(out, "],\"hooks\":{");
-    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
-        put_hook(out, i);
+    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
+        vl_out_text(out, i ? "," : "");
+        vl_out_json(out, hooks[i].name);
+        vl_out_text(out, ":[");
+        hooks[i].put(out);
+        vl_out_text(out, "]");
+    }
     vl_out_text(out, "},\"no_worker\":");
     vl_workers_json(out);
     vl_out_text(out, "}\n");

@@ -121,22 +121,6 @@ static const char *state_of(const vl_limits_t *limits, const vl_row_t *row)
     return metrics->running ? "running" : "idle";
 }
 
-/* Returns the keyword for the way in which requests of the vhost wait. */
-static const char *method_of(const vl_limits_t *limits)
-{
-    if (limits->mode != VL_MODE_ON || !limits->queue)
-        return "none";
-    return vl_accept_works() ? "socket" : "thread";
-}
-
-/* Returns the keyword for the source of the vhost's cost. */
-static const char *cost_of(vl_cost_by_e by)
-{
-    static const char *const names[] = { "thread", "processes", "unknown", "remote" };
-
-    return names[by];
-}
-
 static void fill_waits(apr_pool_t *p, const vl_account_snapshot_t *from, vl_row_t *row)
 {
     apr_array_header_t *waits = apr_array_make(p, 4, sizeof(vl_waited_t));
@@ -220,6 +204,7 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
                      const vl_account_snapshot_t *from, apr_int64_t now, int is_host,
                      vl_row_t *row)
 {
+    static const char *const costs[] = { "thread", "processes", "unknown", "remote" };  /* vl_cost_by_e */
     const vl_conf_t *conf = vl_conf_get(shown->s);
 
     memset(row, 0, sizeof(*row));
@@ -234,8 +219,9 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->limits_mode = from->limits.mode;
     row->mode = vl_conf_mode_name(from->limits.mode);
     row->state = state_of(&from->limits, row);
-    row->method = method_of(&from->limits);
-    row->cost = cost_of(from->cost_by);
+    row->method = from->limits.mode != VL_MODE_ON || !from->limits.queue ? "none"
+                  : vl_accept_works() ? "socket" : "thread";
+    row->cost = costs[from->cost_by];
     row->weight = from->limits.weight;
     row->concurrency = from->limits.concurrency;
     row->queue = from->limits.queue;
@@ -299,15 +285,6 @@ static void fill_sampler(vl_page_t *page)
     page->sampler.processes = sampler->processes;
     page->sampler.unfound = sampler->unfound;
     page->sampler.unread = sampler->unread;
-}
-
-static void fill_fleet(vl_page_t *page)
-{
-    vl_fleet_state_t leases = vl_fleet_state(segment);
-
-    page->fleet = leases.until_us ? "held" : leases.renewed ? "lapsed" : "none";
-    page->fleet_held = leases.until_us != 0;
-    page->fleet_lapsed = leases.lapsed;
 }
 
 /* Returns an array of server_rec *: one server of each site that the page shows. */
@@ -460,21 +437,13 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page, const selection_t *selec
     }
 }
 
-/* Returns MaxRequestWorkers. */
-static apr_uint32_t count_workers(void)
-{
-    int daemons = 1, threads = 1;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
-}
-
 vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
     selection_t selected = { select_sites(p, only) };
     vl_hosts_count_t hosts = vl_hosts_count(segment);
+    vl_fleet_state_t leases = vl_fleet_state(segment);
+    int daemons = 1, threads = 1;
 
     page->schema = VL_STATUS_SCHEMA;
     page->module = VL_VERSION;
@@ -486,7 +455,9 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->requests_lost = __atomic_load_n(&requests_lost, __ATOMIC_RELAXED);
     page->uptime_s = (page->now_us - page->started_us) / APR_USEC_PER_SEC;
     page->children = vl_shm_child_count(segment);
-    page->workers = count_workers();
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    page->workers = (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
     page->slots = vl_shm_facts(segment).slots;
     page->slots_auto = (apr_uint64_t)vl_shm_facts(segment).is_auto;
     page->processors = vl_shm_facts(segment).processors;
@@ -496,7 +467,9 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->cgroup.outside = vl_modules_outside(cgroup);
     fill_state(page);
     fill_sampler(page);
-    fill_fleet(page);
+    page->fleet = leases.until_us ? "held" : leases.renewed ? "lapsed" : "none";
+    page->fleet_held = leases.until_us != 0;
+    page->fleet_lapsed = leases.lapsed;
     if (!select_one_host(p, page, &selected, host))
         select_accounts(p, page, &selected, only != NULL);
     gather_rows(p, page, &selected);
