@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # vhostlimit-fleet: servers that share a site's part of all of them, through a real store.
-# shellcheck disable=SC2154  # variables of lib/fleet.bash
+# shellcheck disable=SC2030,SC2031,SC2154  # variables of lib/fleet.bash; each test is a shell of its own
 
 load lib/live
 load lib/control
