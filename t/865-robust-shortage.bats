@@ -161,7 +161,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
     '<Directory "/">' 'AllowOverride None' '</Directory>' \
     "<Directory \"$HTTPD_ROOT\">" 'AllowOverride None' '</Directory>'     # .htaccess would take the free descriptor
   child=$(httpd_children)
-  packets --kept 8 "$BATS_TEST_TMPDIR/go" 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$kept" 2>&1 3>&- 4>&- &
+  exec_packets --kept 8 "$BATS_TEST_TMPDIR/go" 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$kept" 2>&1 3>&- 4>&- &
   kept_pid=$!
   wait_until 20 grep -q '^8 200' "$kept"
   set_descriptor_limit "$child" "$(descriptors_of "$child")"
