@@ -108,7 +108,7 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
 new_libraries() { in_copy "PATH=$PWD:\$PATH; build_new_libraries"; }
 
 @test "the copy for a fleet has all that make needs" {
-  requires fleet
+  requires long fleet
   mkdir fleet
   # shellcheck disable=SC2030,SC2031
   (

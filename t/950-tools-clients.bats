@@ -95,6 +95,7 @@ server_is_clean() { # nothing of a run is left on it
 }
 
 @test "if siege cannot start its users in time, the run is repeated with a start time of its own" {
+  requires long
   cp "$MACHINES_DIR/late" "$MACHINES_DIR/host3/bin/siege"
   begin_bench --clients one,two,three --install
   end_bench
@@ -106,7 +107,7 @@ server_is_clean() { # nothing of a run is left on it
 }
 
 @test "a test's own generator is installed, runs with its preloaded library, and reports times" {
-  requires h2load openssl
+  requires long h2load openssl
   # With a thread for each connection, plain Apache answers the victim too.
   begin_bench --clients one,two,three --install -w 400 http2
   end_bench
