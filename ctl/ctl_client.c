@@ -227,14 +227,6 @@ static int is_complete(const buffer_t *buffer)
     return buffer->len >= 2 && !memcmp(buffer->bytes + buffer->len - 2, "}\n", 2);
 }
 
-static void pause_before_next(void)
-{
-    struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };
-
-    while (nanosleep(&pause, &pause) && errno == EINTR)
-        ;
-}
-
 /* Describes why there is no answer.  Permission is what most users without root lack. */
 static ctl_exit_e set_failed(ctl_error_t *error, const char *path, int failed,
                              const buffer_t *buffer)
@@ -262,7 +254,7 @@ static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
 
     for (n = 0; n < ATTEMPTS; n++) {
         if (n)
-            pause_before_next();
+            poll(NULL, 0, PAUSE_MS);
         if (attempt(path, line, deadline, buffer, answer))
             return set_failed(error, path, errno, buffer);
         if (is_complete(buffer))

@@ -62,12 +62,6 @@ static void open_groups(const char *group, groups_t *groups)
         closedir(mounts);
 }
 
-static void close_groups(groups_t *groups)
-{
-    while (groups->n)
-        close(groups->fds[--groups->n]);
-}
-
 /* --- the processes -------------------------------------------------------- */
 
 static void move(const groups_t *groups, pid_t pid, ctl_error_t *error)
@@ -215,6 +209,7 @@ ctl_exit_e ctl_enter(const ctl_call_t *call, ctl_error_t *error)
         move_tree(&groups, pid, error);
     else if (error->status == CTL_DONE)
         ctl_error_set(error, CTL_REFUSED, "the cgroup of site %s is not there", call->args[0]);
-    close_groups(&groups);
+    while (groups.n)
+        close(groups.fds[--groups.n]);
     return error->status;
 }

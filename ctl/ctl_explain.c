@@ -45,13 +45,6 @@ static const char *const cause_names[CAUSES] = {
 
 /* --- causes --------------------------------------------------------------- */
 
-/* The site uses at least nine tenths of its CPU limit, which is in per cent. */
-static int is_out_of_cpu(const ctl_vhost_t *vhost)
-{
-    return vhost->running + vhost->waiting > 0 && vhost->limits[CTL_CPU] > 0
-           && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
-}
-
 /* The module keeps some slots free for other sites (vl_admit_slot()): a fifth of
  * automatic ones for sites that hold none; of others, a site of average weight may hold four
  * times as many as are free. */
@@ -111,7 +104,9 @@ static void find_causes(explain_t *explain)
                                  && vhost->running >= vhost->limits[CTL_CONCURRENCY];
         has[CAUSE_QUEUE] = vhost->waiting > 0
                            && vhost->waiting >= vhost->limits[CTL_QUEUE];
-        has[CAUSE_CPU] = is_out_of_cpu(vhost);
+        /* It uses at least nine tenths of its CPU limit, which is in per cent. */
+        has[CAUSE_CPU] = vhost->running + vhost->waiting > 0 && vhost->limits[CTL_CPU] > 0
+                         && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
         /* Without free slots the next request waits, also if none waits now. */
         has[CAUSE_SLOTS] = explain->free <= 0 && !has[CAUSE_CPU];
         has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);

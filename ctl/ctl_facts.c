@@ -213,13 +213,6 @@ char *ctl_facts_unit_of(pid_t pid)
     return unit;
 }
 
-static void gather_unit(ctl_facts_t *facts)
-{
-    facts->unit = ctl_facts_unit_of(facts->pid);
-    if (facts->unit)
-        facts->is_delegated = unit_is_delegated(facts->unit);
-}
-
 /* --- controllers ---------------------------------------------------------- */
 
 void ctl_facts_add_controllers(ctl_facts_t *facts, const char *names)
@@ -383,7 +376,9 @@ void ctl_facts_gather(ctl_facts_t *facts)
     facts->is_delegated = -1;
     facts->outside = ctl_json_check(json_object());
     facts->files = files_of(facts->pid);
-    gather_unit(facts);
+    facts->unit = ctl_facts_unit_of(facts->pid);
+    if (facts->unit)
+        facts->is_delegated = unit_is_delegated(facts->unit);
     gather_controllers(facts);
     gather_pools(facts);
     gather_page(facts);

@@ -179,15 +179,6 @@ static void print_lve(const reader_t *reader)
     free(name);
 }
 
-static void print_defaults(reader_t *reader)
-{
-    free(plan_name(reader, "lve-default"));
-    printf("\n# The defaults. A site with another plan does not have them.\n"
-           "<VhostLimitPlan lve-default>\n");
-    print_limits(&reader->defaults, reader->processors);
-    printf("</VhostLimitPlan>\nVhostLimitPlan lve-default\n");
-}
-
 /* --- XML ------------------------------------------------------------------ */
 
 static const char *attribute(const XML_Char **attributes, const char *name)
@@ -256,7 +247,11 @@ static void XMLCALL end_element(void *data, const XML_Char *element)
 
     if (!strcmp(element, "defaults")) {
         reader->defaults = reader->now;
-        print_defaults(reader);
+        free(plan_name(reader, "lve-default"));
+        printf("\n# The defaults. A site with another plan does not have them.\n"
+               "<VhostLimitPlan lve-default>\n");
+        print_limits(&reader->defaults, reader->processors);
+        printf("</VhostLimitPlan>\nVhostLimitPlan lve-default\n");
     }
     else if (!strcmp(element, "package"))
         print_package(reader);

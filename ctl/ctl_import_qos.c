@@ -316,13 +316,6 @@ static char *site_name(const char *text)
     return ctl_plain(ctl_printf("%.*s", (int)strcspn(from, ":\"<>"), from));
 }
 
-static void begin_vhost(reader_t *reader, const char *original)
-{
-    end_vhost(reader);
-    reader->vhost = ctl_alloc(sizeof(*reader->vhost));
-    reader->vhost->place = ctl_plain(ctl_printf("%.*s>", (int)strcspn(original, ">"), original));
-}
-
 static int names_files(const char *directive)
 {
     return !strcasecmp(directive, "Include") || !strcasecmp(directive, "IncludeOptional")
@@ -346,8 +339,11 @@ static void read_line(reader_t *reader, char *line)
 
     if (!n || *words[0] == '#')
         ;                           /* nothing */
-    else if (!strcasecmp(words[0], "<VirtualHost"))
-        begin_vhost(reader, original);
+    else if (!strcasecmp(words[0], "<VirtualHost")) {
+        end_vhost(reader);
+        reader->vhost = ctl_alloc(sizeof(*reader->vhost));
+        reader->vhost->place = ctl_plain(ctl_printf("%.*s>", (int)strcspn(original, ">"), original));
+    }
     else if (!strcasecmp(words[0], "</VirtualHost>"))
         end_vhost(reader);
     else if (names_files(words[0]))

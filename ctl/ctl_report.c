@@ -69,14 +69,6 @@ static int compare_sites(const void *first, const void *second)
     return strcmp(a->name, b->name);
 }
 
-/* Prints one line for all sites that On would not have touched. */
-static void print_others(json_int_t sites, json_int_t requests)
-{
-    printf("%" JSON_INTEGER_FORMAT " site%s with %" JSON_INTEGER_FORMAT " request%s: nothing "
-           "would have been queued or refused.\n", sites, ctl_plural(sites), requests,
-           ctl_plural(requests));
-}
-
 static void print_text(const ctl_status_t *status)
 {
     ctl_vhost_t *touched = ctl_alloc(status->nvhosts * sizeof(*touched));
@@ -98,8 +90,10 @@ static void print_text(const ctl_status_t *status)
     qsort(touched, n, sizeof(*touched), compare_sites);
     for (i = 0; i < n; i++)
         print_line(&touched[i]);
-    if (others)
-        print_others(others, requests);
+    if (others)                 /* sites that On would not have touched */
+        printf("%" JSON_INTEGER_FORMAT " site%s with %" JSON_INTEGER_FORMAT " request%s: nothing "
+               "would have been queued or refused.\n", others, ctl_plural(others), requests,
+               ctl_plural(requests));
     if (!n && !others)
         puts("No site has VhostLimit DryRun.");
     else

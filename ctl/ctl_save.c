@@ -260,12 +260,6 @@ static void run_test(const char *program, const char **args, const char **enviro
     _exit(127);
 }
 
-static void set_test_error(ctl_error_t *error, const char *output)
-{
-    ctl_error_set(error, CTL_REFUSED, "nothing is changed, because the configuration with the "
-                  "new limits is not valid: %.800s", *output ? output : "httpd -t fails");
-}
-
 /* Reads at most len - 1 bytes until the end, with line breaks as spaces. */
 static void read_output(int fd, char *text, size_t len)
 {
@@ -324,8 +318,8 @@ static ctl_exit_e test_configuration(pid_t pid, ctl_error_t *error)
     free(env_bytes);
     if (!status)
         return CTL_DONE;
-    set_test_error(error, output);
-    return CTL_REFUSED;
+    return ctl_error_set(error, CTL_REFUSED, "nothing is changed, because the configuration with the "
+                         "new limits is not valid: %.800s", *output ? output : "httpd -t fails");
 }
 
 /* Returns time and user for the comment. */

@@ -75,13 +75,6 @@ static uint64_t table_at(const ctl_store_t *store, uint32_t band)
     return ctl_history_table_at(store->slots, band);
 }
 
-/* Position of a site in its table. */
-static uint64_t site_at(const ctl_store_t *store, ctl_place_t place)
-{
-    return table_at(store, place / CTL_HISTORY_BAND_SITES)
-           + place % CTL_HISTORY_BAND_SITES * sizeof(ctl_history_site_t);
-}
-
 static ctl_exit_e set_errno(ctl_error_t *error, const char *path, const char *what)
 {
     return ctl_error_set(error, CTL_REFUSED, "the history %s cannot be %s: %s%s", path, what,
@@ -453,6 +446,7 @@ static int write_sites(ctl_store_t *store)
 {
     uint32_t minute = store->pages[0].minute;
     ctl_place_t place;
+    uint64_t at;
 
     for (place = 1; place < store->bands * CTL_HISTORY_BAND_SITES; place++) {
         ctl_history_site_t *site = &store->sites[place];
@@ -467,7 +461,9 @@ static int write_sites(ctl_store_t *store)
         site->until = minute;
         if (minute < before.since)
             site->since = minute;
-        if (write_at(store->fd, site, sizeof(*site), site_at(store, place))) {
+        at = table_at(store, place / CTL_HISTORY_BAND_SITES)
+             + place % CTL_HISTORY_BAND_SITES * sizeof(*site);
+        if (write_at(store->fd, site, sizeof(*site), at)) {
             *site = before;
             return -1;
         }

@@ -66,14 +66,6 @@ static void fill_row(char *cells[COLUMNS], const ctl_vhost_t *vhost,
         cells[COLUMN_LIMITS + i] = limit_cell(vhost, i);
 }
 
-static void fill_heading(char *cells[COLUMNS], int has_rates)
-{
-    int i;
-
-    for (i = 0; i < COLUMNS; i++)
-        cells[i] = word_cell(i == COLUMN_REQUESTS && has_rates ? "REQ/s" : headings[i]);
-}
-
 /* --- lines ---------------------------------------------------------------- */
 
 static void print_row(FILE *out, char *const cells[COLUMNS], const int width[COLUMNS])
@@ -94,7 +86,8 @@ void ctl_table_print(FILE *out, const ctl_vhost_t *const vhosts[], size_t n,
     size_t row;
     int i;
 
-    fill_heading(rows[0], rates != NULL);
+    for (i = 0; i < COLUMNS; i++)
+        rows[0][i] = word_cell(i == COLUMN_REQUESTS && rates ? "REQ/s" : headings[i]);
     for (row = 0; row < n; row++)
         fill_row(rows[row + 1], vhosts[row], rates ? &rates[row] : NULL);
     for (row = 0; row <= n; row++) {

@@ -434,19 +434,11 @@ static long long steady_ms(void)
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits for the next look.  Ends early when the reader of the output has gone. */
-static void wait_for_next(output_t *output)
-{
-    struct pollfd pfd = { .fd = STDOUT_FILENO };
-
-    if (poll(&pfd, 1, REFRESH_MS) > 0)
-        output->is_closed = 1;
-}
-
 /* Looks until the end.  Without a first answer there is nothing to watch. */
 static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, output_t *output,
                                ctl_error_t *error)
 {
+    struct pollfd reader = { .fd = STDOUT_FILENO };
     ctl_figures_t now;
     int is_first = 1;
 
@@ -462,7 +454,7 @@ static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, outpu
         else
             ctl_watch_lost(watch, error->text);
         if (output->left && !output->is_closed && !is_ended)
-            wait_for_next(output);
+            output->is_closed = poll(&reader, 1, REFRESH_MS) > 0;   /* the reader of stdout has gone */
     }
     error->status = CTL_DONE;
     return CTL_DONE;

@@ -145,15 +145,6 @@ static void take(void *data, const char *server, const char *text, size_t len)
     }
 }
 
-/* Removes the first server that has had no report for a minute from the list. */
-static void remove_gone(daemon_t *d)
-{
-    if (d->gone && d->gone_for >= REMOVE_AFTER) {
-        fleet_store_remove(d->store, d->gone_name);
-        d->gone_for = 0;
-    }
-}
-
 static ctl_exit_e exchange(daemon_t *d)
 {
     size_t len;
@@ -165,8 +156,10 @@ static ctl_exit_e exchange(daemon_t *d)
     d->gone = 0;
     status = fleet_store_exchange(d->store, text, len, take, d, &d->error);
     free(text);
-    if (status == CTL_DONE)
-        remove_gone(d);
+    if (status == CTL_DONE && d->gone && d->gone_for >= REMOVE_AFTER) {
+        fleet_store_remove(d->store, d->gone_name);
+        d->gone_for = 0;
+    }
     fleet_peers_expire(&d->peers, now_ms());
     return status;
 }
@@ -194,13 +187,6 @@ static void make_plan(daemon_t *d)
     fleet_plan_free(&d->plan);
     fleet_plan_make(reports, n, self, &d->conf.limits, &d->plan);
     free(reports);
-}
-
-static void report_sites(daemon_t *d)
-{
-    fleet_plan_free(&d->plan);
-    free(d->own.entries);
-    fleet_local_report(&d->local, &d->own);
 }
 
 /* Leases the plan. Leases that have ended since are made anew. */
@@ -232,7 +218,9 @@ static ctl_exit_e step(daemon_t *d)
 
     if (status != CTL_DONE)
         return status;
-    report_sites(d);
+    fleet_plan_free(&d->plan);
+    free(d->own.entries);
+    fleet_local_report(&d->local, &d->own);
     if (is_new)
         return CTL_DONE;
     status = exchange(d);

@@ -248,17 +248,6 @@ void vl_acceptor_warn_full(void)
                  "LimitNOFILE");
 }
 
-/* Until they are classified, one after the other, they have no record. */
-static void note_batch(const vl_batch_t *batch)
-{
-    apr_size_t i;
-
-    vl_waiters_lock();
-    for (i = 0; i < batch->n; i++)
-        vl_rescue_note(batch->fds[i], &batch->passed[i]);
-    vl_waiters_unlock();
-}
-
 /* Receives the connections that other children have transferred. When no descriptor is
  * left, they come before new ones. */
 static void receive_transfers(void)
@@ -270,7 +259,11 @@ static void receive_transfers(void)
     do {
         rv = vl_transfer_receive(vl_child.transfer_pair, batch.fds, batch.passed,
                                  &batch.n);
-        note_batch(&batch);
+        /* Until they are classified, one after the other, they have no record. */
+        vl_waiters_lock();
+        for (i = 0; i < batch.n; i++)
+            vl_rescue_note(batch.fds[i], &batch.passed[i]);
+        vl_waiters_unlock();
         for (i = 0; i < batch.n; i++)
             vl_newconn_received(batch.fds[i], &batch.passed[i]);
     } while (rv == APR_SUCCESS

@@ -169,15 +169,6 @@ static void watch_sockets(int watches)
         vl_engage_always(vl_child.shm);
 }
 
-/* Stops asking for connections until there may be a descriptor again. Until then they
- * go to other children, or stay queued. */
-static void wait_for_descriptor(void)
-{
-    vl_acceptor_warn_full();
-    vl_relay_child_stop_asking(vl_child.shm);
-    apr_sleep(RETRY_US);
-}
-
 /* Takes a connection that the acceptor has sent. Returns APR_EAGAIN if there is none yet. */
 static apr_status_t take_relayed(void **csd, int sleeps, apr_pool_t *ptrans)
 {
@@ -188,8 +179,11 @@ static apr_status_t take_relayed(void **csd, int sleeps, apr_pool_t *ptrans)
         ? vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd)
         : vl_relay_child_take(vl_child.shm, vl_child.relay_pair, &item, &fd);
 
-    if (rv == APR_EMFILE)
-        wait_for_descriptor();
+    if (rv == APR_EMFILE) {     /* until there may be one, connections go to others or stay queued */
+        vl_acceptor_warn_full();
+        vl_relay_child_stop_asking(vl_child.shm);
+        apr_sleep(RETRY_US);
+    }
     if (rv != APR_SUCCESS)
         return APR_EAGAIN;
     rv = vl_newconn_relayed_socket(&item, fd, ptrans, &sock);

@@ -26,16 +26,6 @@ static vl_plan_t *find_plan(const apr_array_header_t *plans, const char *name)
     return NULL;
 }
 
-static apr_status_t report_unknown(const vl_conf_t *conf)
-{
-    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, ap_server_conf, VLOGNO(0060)
-                 "VhostLimitPlan %s in %s:%d: there is no <VhostLimitPlan %s>, so the server "
-                 "does not start. Define the plan at server level, or correct the name",
-                 conf->plan_name, conf->plan_at->filename, conf->plan_at->line_num,
-                 conf->plan_name);
-    return APR_EINVAL;
-}
-
 /* Finds the plan that the configuration struct names.  All virtual hosts inherit the line
  * of the server, so *reported keeps the line that was reported last. */
 static void find_plan_of(const apr_array_header_t *plans, vl_conf_t *conf,
@@ -47,7 +37,12 @@ static void find_plan_of(const apr_array_header_t *plans, vl_conf_t *conf,
     if (conf->plan || conf->plan_at == *reported)
         return;
     *reported = conf->plan_at;
-    *rv = report_unknown(conf);
+    *rv = APR_EINVAL;
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, ap_server_conf, VLOGNO(0060)
+                 "VhostLimitPlan %s in %s:%d: there is no <VhostLimitPlan %s>, so the server "
+                 "does not start. Define the plan at server level, or correct the name",
+                 conf->plan_name, conf->plan_at->filename, conf->plan_at->line_num,
+                 conf->plan_name);
 }
 
 apr_status_t vl_plans_find(server_rec *main_server)

@@ -682,21 +682,13 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
 /* Parent: array of box_t, the sites of this configuration with a sandbox. */
 static const apr_array_header_t *made;
 
-static void set_programs(const box_t *box, const vl_sandbox_t *sandbox)
-{
-    int i;
-
-    for (i = 0; i < box->servers->nelts; i++)
-        vl_conf_get(APR_ARRAY_IDX(box->servers, i, server_rec *))->programs = sandbox;
-}
-
 apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart)
 {
     const apr_array_header_t *servers = vl_conf_servers(main_server);
     apr_array_header_t *boxes = find_cells(p, servers);
     apr_status_t rv = APR_SUCCESS;
-    int i, count = 0;
+    int i, j, count = 0;
 
     made = boxes;
     if (!boxes->nelts && !*kept)
@@ -715,7 +707,8 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
             rv = report(box, error ? error : why, is_restart, &count);
         if (!sandbox && vl_conf_get(main_server)->on_error == VL_ERROR_CLOSED)
             sandbox = vl_sandbox_refusing(p);
-        set_programs(box, sandbox);
+        for (j = 0; j < box->servers->nelts; j++)
+            vl_conf_get(APR_ARRAY_IDX(box->servers, j, server_rec *))->programs = sandbox;
     }
     vl_sandbox_end(*kept);
     report_more(main_server, count);
