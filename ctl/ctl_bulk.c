@@ -17,6 +17,14 @@ typedef struct row_t {
     int line;                   /* in which it begins */
 } row_t;
 
+/* What the lines of a file become. */
+typedef struct bulk_t {
+    char *body;                 /* commands, a line each */
+    size_t len, size;
+    int *lines;                 /* line of the file, for each command */
+    size_t n, nmax;
+} bulk_t;
+
 /* --- comma-separated values ----------------------------------------------- */
 
 /* Reads one cell, with or without quotes, and ends it with a zero byte.  Returns what ends
@@ -109,7 +117,7 @@ static ctl_exit_e read_heading(const row_t *row, int columns[CELLS_MAX], ctl_err
     return CTL_DONE;
 }
 
-static void append(ctl_bulk_t *bulk, const char *text)
+static void append(bulk_t *bulk, const char *text)
 {
     size_t len = strlen(text);
     char *body;
@@ -126,7 +134,7 @@ static void append(ctl_bulk_t *bulk, const char *text)
     bulk->len += len;
 }
 
-static void note_line(ctl_bulk_t *bulk, int line)
+static void note_line(bulk_t *bulk, int line)
 {
     int *lines;
 
@@ -143,7 +151,7 @@ static void note_line(ctl_bulk_t *bulk, int line)
 
 /* Makes a command of a line.  A line without values makes none. */
 static ctl_exit_e add_row(const row_t *row, const int columns[CELLS_MAX], int ncolumns,
-                          const char *duration, ctl_bulk_t *bulk, ctl_error_t *error)
+                          const char *duration, bulk_t *bulk, ctl_error_t *error)
 {
     const char *site = "", *time = NULL;
     char *word;
@@ -194,8 +202,16 @@ static ctl_exit_e add_row(const row_t *row, const int columns[CELLS_MAX], int nc
     return CTL_DONE;
 }
 
-ctl_exit_e ctl_bulk_read(const char *text, const char *duration, ctl_bulk_t *ret_bulk,
-                         ctl_error_t *error)
+static void free_bulk(bulk_t *bulk)
+{
+    free(bulk->body);
+    free(bulk->lines);
+    memset(bulk, 0, sizeof(*bulk));
+}
+
+/* Makes commands of the text of a file.  Returns CTL_DONE, or fills in *error. */
+static ctl_exit_e read_bulk(const char *text, const char *duration, bulk_t *ret_bulk,
+                            ctl_error_t *error)
 {
     char *copy = ctl_printf("%s", text), *at = copy;
     int columns[CELLS_MAX], ncolumns = 0, line = 1;
@@ -218,21 +234,14 @@ ctl_exit_e ctl_bulk_read(const char *text, const char *duration, ctl_bulk_t *ret
     if (status == CTL_DONE && !ret_bulk->n)
         status = ctl_error_set(error, CTL_REFUSED, "the file has no values");
     if (status != CTL_DONE)
-        ctl_bulk_free(ret_bulk);
+        free_bulk(ret_bulk);
     return status;
-}
-
-void ctl_bulk_free(ctl_bulk_t *bulk)
-{
-    free(bulk->body);
-    free(bulk->lines);
-    memset(bulk, 0, sizeof(*bulk));
 }
 
 /* --- the command ---------------------------------------------------------- */
 
 /* The server counts commands.  Replaces its number by the line of the file. */
-static void correct_line(const ctl_bulk_t *bulk, ctl_error_t *error)
+static void correct_line(const bulk_t *bulk, ctl_error_t *error)
 {
     static const char prefix[] = "line ";
     char *rest = NULL, *text;
@@ -248,7 +257,7 @@ static void correct_line(const ctl_bulk_t *bulk, ctl_error_t *error)
     free(text);
 }
 
-static ctl_exit_e send(const ctl_call_t *call, const ctl_bulk_t *bulk, ctl_error_t *error)
+static ctl_exit_e send(const ctl_call_t *call, const bulk_t *bulk, ctl_error_t *error)
 {
     char *size = ctl_printf("%zu", bulk->len);
     const char *words[] = { "bulk", size, NULL };
@@ -298,17 +307,17 @@ static char *read_file(const char *path)
 ctl_exit_e ctl_bulk(const ctl_call_t *call, const char *duration, ctl_error_t *error)
 {
     char *text = read_file(call->file);
-    ctl_bulk_t bulk;
+    bulk_t bulk;
     ctl_exit_e status;
 
     if (!text)
         return ctl_error_set(error, CTL_REFUSED, "%s cannot be read: %s", call->file,
                              strerror(errno));
-    status = ctl_bulk_read(text, duration, &bulk, error);
+    status = read_bulk(text, duration, &bulk, error);
     free(text);
     if (status != CTL_DONE)
         return status;
     status = send(call, &bulk, error);
-    ctl_bulk_free(&bulk);
+    free_bulk(&bulk);
     return status;
 }

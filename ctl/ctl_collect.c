@@ -74,8 +74,9 @@ static void add_count(ctl_count_t *sum, const ctl_count_t *count)
         sum->waits[i] += count->waits[i];
 }
 
-void ctl_collect_put(ctl_store_t *store, const ctl_figures_t *now,
-                     const ctl_figures_t *before, uint32_t minute, uint32_t seconds)
+/* Puts the sites and the server into the store's minute. */
+static void put_figures(ctl_store_t *store, const ctl_figures_t *now,
+                        const ctl_figures_t *before, uint32_t minute, uint32_t seconds)
 {
     int is_same_run = now->started_us == before->started_us;
     ctl_count_t all, count;
@@ -139,7 +140,7 @@ static void collect_once(collector_t *collector)
         uint32_t seconds = ctl_collect_seconds(&now, &collector->before, &at,
                                                &collector->before_at);
 
-        ctl_collect_put(collector->store, &now, &collector->before,
+        put_figures(collector->store, &now, &collector->before,
                         ctl_collect_minute(&at, seconds), seconds);
         ctl_store_end(collector->store, &error);
     }

@@ -25,8 +25,4 @@ uint32_t ctl_collect_minute(const ctl_moment_t *at, uint32_t seconds);
  * for an interval of its own. */
 long long ctl_collect_wait_ms(long long real_ms);
 
-/* Puts the sites and the server into the store's minute. */
-void ctl_collect_put(ctl_store_t *store, const ctl_figures_t *now,
-                     const ctl_figures_t *before, uint32_t minute, uint32_t seconds);
-
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command history: the figures of a site in the last week, as a table, CSV or JSON.  It
  * reads the file and needs no server. */
-#include "ctl_history.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ctl_command.h"
 #include "ctl_figures.h"
@@ -60,7 +59,10 @@ static int read_date(const char *text, time_t *ret_time)
     return 0;
 }
 
-int ctl_history_since(const char *text, time_t now, time_t *ret_since)
+/* Reads the argument of --since: a time before now such as 90min, 6h or 2d, or a local time
+ * such as "2026-11-22" or "2026-11-22 14:30", with a "T" in place of the blank too.  Returns
+ * 0 if it is neither, or not before now. */
+static int read_since(const char *text, time_t now, time_t *ret_since)
 {
     time_t ago;
 
@@ -71,7 +73,8 @@ int ctl_history_since(const char *text, time_t now, time_t *ret_since)
     return read_date(text, ret_since) && *ret_since <= now;
 }
 
-unsigned ctl_history_step(unsigned minutes)
+/* Returns the number of minutes of a line of the table. */
+static unsigned step_of(unsigned minutes)
 {
     static const unsigned steps[] = { 1, 2, 5, 10, 15, 30, 60, 120, 180 };
     size_t i;
@@ -109,7 +112,7 @@ static ctl_exit_e find_range(const ctl_call_t *call, range_t *range, ctl_error_t
     const char *text = call->since ? call->since : DEFAULT_SINCE;
     time_t now = time(NULL), since;
 
-    if (!ctl_history_since(text, now, &since))
+    if (!read_since(text, now, &since))
         return ctl_error_set(error, CTL_USAGE, "--since: '%s' is not a time of the past, such "
                              "as 90min, 6h, 7d or '2026-11-22 14:30'", text);
     range->last = (uint32_t)(now / 60);
@@ -270,7 +273,7 @@ static void print_line(const ctl_minute_t *sum)
 
 static void print_table(const range_t *range)
 {
-    unsigned step = ctl_history_step(range->last - range->first + 1);
+    unsigned step = step_of(range->last - range->first + 1);
     uint32_t m = range->first - range->first % step;
     ctl_minute_t sum;
     char time[32], gap[32] = "";

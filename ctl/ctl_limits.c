@@ -9,7 +9,8 @@ const char *const ctl_key_names[CTL_KEYS] = {
     "weight", "concurrency", "queue", "cpu", "memory", "processes", "io"
 };
 
-long ctl_limit_seconds(const char *text)
+/* Returns the seconds of a time such as "90", "2h" or "30min"; 0: it is none. */
+static long seconds_of(const char *text)
 {
     static const struct {
         const char *name;
@@ -32,7 +33,7 @@ long ctl_limit_seconds(const char *text)
 
 char *ctl_limit_duration(const char *text, ctl_error_t *error)
 {
-    long seconds = ctl_limit_seconds(text);
+    long seconds = seconds_of(text);
 
     if (seconds)
         return ctl_printf("for=%ld", seconds);

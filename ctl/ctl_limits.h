@@ -23,8 +23,6 @@ extern const char *const ctl_key_names[CTL_KEYS];
 /* Longest time of a change. */
 #define CTL_SECONDS_MAX (366 * 24 * 3600L)
 
-/* Returns the seconds of a time such as "90", "2h" or "30min"; 0: it is none. */
-long ctl_limit_seconds(const char *text);
 /* Returns the word for=SECONDS, which the caller frees.  Returns NULL and fills in *error
  * if the text is no time. */
 char *ctl_limit_duration(const char *text, ctl_error_t *error);

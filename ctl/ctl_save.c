@@ -25,14 +25,22 @@ static const char *const directives[CTL_KEYS] = {
 
 /* --- the text ------------------------------------------------------------- */
 
-static ctl_saved_t *find_site(ctl_saved_t *saved, const char *site)
+/* The saved limits of one site. */
+typedef struct saved_t {
+    char *site;
+    char *values[CTL_KEYS];     /* as the directives take them; NULL: not saved */
+    char *stamps[CTL_KEYS];     /* when the value was saved, and by which user */
+    struct saved_t *next;
+} saved_t;
+
+static saved_t *find_site(saved_t *saved, const char *site)
 {
     while (saved && strcasecmp(saved->site, site) != 0)
         saved = saved->next;
     return saved;
 }
 
-static int is_empty(const ctl_saved_t *site)
+static int is_empty(const saved_t *site)
 {
     int key;
 
@@ -43,7 +51,7 @@ static int is_empty(const ctl_saved_t *site)
     return 1;
 }
 
-static void free_site(ctl_saved_t *site)
+static void free_site(saved_t *site)
 {
     int key;
 
@@ -55,9 +63,9 @@ static void free_site(ctl_saved_t *site)
     free(site);
 }
 
-void ctl_save_free(ctl_saved_t *saved)
+static void free_saved(saved_t *saved)
 {
-    ctl_saved_t *next;
+    saved_t *next;
 
     for (; saved; saved = next) {
         next = saved->next;
@@ -65,10 +73,11 @@ void ctl_save_free(ctl_saved_t *saved)
     }
 }
 
-void ctl_save_put(ctl_saved_t **saved, const char *site, ctl_key_e key, const char *value,
-                  const char *stamp)
+/* Saves a limit; value NULL: removes it.  Sites without limits are removed. */
+static void put_limit(saved_t **saved, const char *site, ctl_key_e key, const char *value,
+                      const char *stamp)
 {
-    ctl_saved_t *found = find_site(*saved, site), **at = saved;
+    saved_t *found = find_site(*saved, site), **at = saved;
 
     if (!found && !value)
         return;
@@ -91,7 +100,7 @@ void ctl_save_put(ctl_saved_t **saved, const char *site, ctl_key_e key, const ch
     free_site(found);
 }
 
-void ctl_save_print(FILE *out, const ctl_saved_t *saved)
+static void print_saved(FILE *out, const saved_t *saved)
 {
     int key;
 
@@ -110,8 +119,8 @@ void ctl_save_print(FILE *out, const ctl_saved_t *saved)
 }
 
 /* Reads one line.  *site: the section that is open, or NULL; *stamp: the comment before.
- * Returns 0 if ctl_save_print() does not write such a line. */
-static int read_line(char *line, ctl_saved_t **saved, char **site, char **stamp)
+ * Returns 0 if print_saved() does not write such a line. */
+static int read_line(char *line, saved_t **saved, char **site, char **stamp)
 {
     size_t len = strlen(line);
     char *value;
@@ -146,13 +155,15 @@ static int read_line(char *line, ctl_saved_t **saved, char **site, char **stamp)
         ;
     if (key == CTL_KEYS || strchr(value, ' '))
         return 0;
-    ctl_save_put(saved, *site, key, value, *stamp ? *stamp : "unknown");
+    put_limit(saved, *site, key, value, *stamp ? *stamp : "unknown");
     *stamp = NULL;
     return 1;
 }
 
-ctl_exit_e ctl_save_read(const char *path, const char *text, ctl_saved_t **ret_saved,
-                         ctl_error_t *error)
+/* Reads the text of a file that print_saved() has written.  path: for messages.  Returns
+ * CTL_DONE, or fills in *error if the file has any other line. */
+static ctl_exit_e parse_saved(const char *path, const char *text, saved_t **ret_saved,
+                              ctl_error_t *error)
 {
     char *copy = ctl_printf("%s", text), *next = copy, *line;
     char *site = NULL, *stamp = NULL;
@@ -172,7 +183,7 @@ ctl_exit_e ctl_save_read(const char *path, const char *text, ctl_saved_t **ret_s
                                "nothing is changed", path);
     free(copy);
     if (status != CTL_DONE) {
-        ctl_save_free(*ret_saved);
+        free_saved(*ret_saved);
         *ret_saved = NULL;
     }
     return status;
@@ -395,14 +406,14 @@ static char *ask_site(const ctl_call_t *call, int is_set, ctl_error_t *error)
 
 /* Applies the words of the command line to the saved limits. */
 static ctl_exit_e apply_words(const ctl_call_t *call, const char *site, int is_set,
-                              ctl_saved_t **saved, ctl_error_t *error)
+                              saved_t **saved, ctl_error_t *error)
 {
     char *stamp = make_stamp();
     ctl_exit_e status = CTL_DONE;
     int i, key;
 
     for (key = 0; !is_set && call->nargs == 1 && key < CTL_KEYS; key++)
-        ctl_save_put(saved, site, key, NULL, NULL);
+        put_limit(saved, site, key, NULL, NULL);
     for (i = 1; i < call->nargs && status == CTL_DONE; i++) {
         size_t len = strcspn(call->args[i], "=");
         const char *value = is_set && call->args[i][len] ? call->args[i] + len + 1 : NULL;
@@ -419,14 +430,14 @@ static ctl_exit_e apply_words(const ctl_call_t *call, const char *site, int is_s
             status = ctl_error_set(error, CTL_REFUSED, "'%s' is not a value of %s", value,
                                    ctl_key_names[key]);
         else
-            ctl_save_put(saved, site, key, value, stamp);
+            put_limit(saved, site, key, value, stamp);
     }
     free(stamp);
     return status;
 }
 
 /* Writes FILE.new and makes sure that it is on the disk. */
-static ctl_exit_e write_new(const ctl_save_t *save, const ctl_saved_t *saved,
+static ctl_exit_e write_new(const ctl_save_t *save, const saved_t *saved,
                             ctl_error_t *error)
 {
     int fd = open(save->new_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -436,7 +447,7 @@ static ctl_exit_e write_new(const ctl_save_t *save, const ctl_saved_t *saved,
     if (!out)
         return ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
                              "written: %s", save->new_path, strerror(errno));
-    ctl_save_print(out, saved);
+    print_saved(out, saved);
     failed = fflush(out) || fsync(fd);
     failed |= fclose(out);
     if (failed)
@@ -460,7 +471,7 @@ static ctl_exit_e lock_file(ctl_save_t *save, ctl_error_t *error)
 }
 
 /* Returns the saved limits of the file; none if it does not exist. */
-static ctl_exit_e read_saved(const char *path, ctl_saved_t **ret_saved, ctl_error_t *error)
+static ctl_exit_e read_saved(const char *path, saved_t **ret_saved, ctl_error_t *error)
 {
     ctl_exit_e status = CTL_DONE;
     size_t len;
@@ -469,7 +480,7 @@ static ctl_exit_e read_saved(const char *path, ctl_saved_t **ret_saved, ctl_erro
     *ret_saved = NULL;
     text = read_all(path, &len);
     if (text)
-        status = ctl_save_read(path, text, ret_saved, error);
+        status = parse_saved(path, text, ret_saved, error);
     else if (errno != ENOENT)
         status = ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
                                "read: %s", path, strerror(errno));
@@ -480,7 +491,7 @@ static ctl_exit_e read_saved(const char *path, ctl_saved_t **ret_saved, ctl_erro
 ctl_exit_e ctl_save_prepare(const ctl_call_t *call, int is_set, ctl_save_t *ret_save,
                             ctl_error_t *error)
 {
-    ctl_saved_t *saved = NULL;
+    saved_t *saved = NULL;
     pid_t pid = 0;
     char *site = NULL;
 
@@ -498,7 +509,7 @@ ctl_exit_e ctl_save_prepare(const ctl_call_t *call, int is_set, ctl_save_t *ret_
             && write_new(ret_save, saved, error) == CTL_DONE)
             test_configuration(pid, error);
     }
-    ctl_save_free(saved);
+    free_saved(saved);
     free(site);
     if (error->status != CTL_DONE)
         ctl_save_end(ret_save);

@@ -7,25 +7,6 @@
 
 #include "ctl_limits.h"
 
-/* The saved limits of one site. */
-typedef struct ctl_saved_t {
-    char *site;
-    char *values[CTL_KEYS];     /* as the directives take them; NULL: not saved */
-    char *stamps[CTL_KEYS];     /* when the value was saved, and by which user */
-    struct ctl_saved_t *next;
-} ctl_saved_t;
-
-/* Reads the text of a file that ctl_save_print() has written.  path: for messages.  Returns
- * CTL_DONE, or fills in *error if the file has any other line. */
-ctl_exit_e ctl_save_read(const char *path, const char *text, ctl_saved_t **ret_saved,
-                         ctl_error_t *error);
-/* Writes the file. */
-void ctl_save_print(FILE *out, const ctl_saved_t *saved);
-/* Saves a limit; value NULL: removes it.  Sites without limits are removed. */
-void ctl_save_put(ctl_saved_t **saved, const char *site, ctl_key_e key, const char *value,
-                  const char *stamp);
-void ctl_save_free(ctl_saved_t *saved);
-
 /* A change of the file that is tested, and not made yet. */
 typedef struct ctl_save_t {
     char *path, *new_path;

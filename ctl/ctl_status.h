@@ -30,9 +30,6 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
     X(slots_auto) X(processors)
 
-/* VhostLimitSlots auto: slots for each processor. */
-#define CTL_SLOTS_OF_PROCESSOR 8
-
 /* A site: a vhost, or all vhosts of a VhostLimitGroup. */
 typedef struct ctl_vhost_t {
     const char *name, *mode, *state, *method;

@@ -23,7 +23,9 @@
 
 /* --- demand ----------------------------------------------------------------- */
 
-double fleet_local_wanted(double used, double waited, double capacity)
+/* Returns what a row wants: a site whose requests waited for a part of the time would use
+ * more by that part; one whose requests mostly waited wants the server. */
+static double wanted_of(double used, double waited, double capacity)
 {
     if (waited >= MOSTLY)
         return capacity;
@@ -170,7 +172,7 @@ static int read_rows(fleet_local_t *local, const fleet_limits_t *limits,
         if (!site->is_active)
             site->used = site->wanted = site->requests = 0;
         else
-            site->wanted = fleet_local_wanted(site->used, site->wanted, local->capacity);
+            site->wanted = wanted_of(site->used, site->wanted, local->capacity);
     }
     return rv;
 }

@@ -36,10 +36,6 @@ typedef struct fleet_local_t {
     size_t *rows;                   /* of the report: accounts */
 } fleet_local_t;
 
-/* Returns what a row wants: a site whose requests waited for a part of the time would use
- * more by that part; one whose requests mostly waited wants the server. */
-double fleet_local_wanted(double used, double waited, double capacity);
-
 /* Asks Apache and updates the sites. *ret_is_new is 1 if there is no earlier reading to
  * compare with. Returns CTL_DONE or fills in *error. */
 ctl_exit_e fleet_local_read(fleet_local_t *local, const fleet_limits_t *limits,

@@ -22,7 +22,8 @@ static void *fail(fleet_tls_t *tls, ctl_error_t *error, const char *keyword, con
     ctl_error_set(error, CTL_USAGE, "%s%s%s cannot be used: %s", keyword, file ? " " : "",
                   file ? file : "", why ? why : strerror(ERR_GET_REASON(code)));
     ERR_clear_error();
-    fleet_tls_free(tls);
+    SSL_CTX_free(tls->context);
+    free(tls);
     return NULL;
 }
 
@@ -48,14 +49,6 @@ fleet_tls_t *fleet_tls_new(const fleet_tls_options_t *options, ctl_error_t *erro
                          || SSL_CTX_check_private_key(context) != 1))
         return fail(tls, error, "tls-key", options->key);
     return tls;
-}
-
-void fleet_tls_free(fleet_tls_t *tls)
-{
-    if (!tls)
-        return;
-    SSL_CTX_free(tls->context);
-    free(tls);
 }
 
 /* Sets the name that the certificate must have. An IP address is not sent as SNI. Returns 1,

@@ -19,7 +19,6 @@ typedef struct fleet_tls_t fleet_tls_t;
 
 /* Reads the files. Returns NULL and fills in *error if one of them is not valid. */
 fleet_tls_t *fleet_tls_new(const fleet_tls_options_t *options, ctl_error_t *error);
-void fleet_tls_free(fleet_tls_t *tls);
 
 /* Returns the state of a new connection to the host, for SSL_connect(); NULL if memory is
  * short or the name cannot be one of a certificate. */
