@@ -277,17 +277,6 @@ static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
     return rv;
 }
 
-/* Returns how many descriptors may be open for cgroup files: a quarter of RLIMIT_NOFILE.
- * A child process needs the rest for its connections and files. */
-static apr_uint32_t max_group_descriptors(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return APR_UINT32_MAX;
-    return (apr_uint32_t)(limit.rlim_cur / 4);
-}
-
 /* Registers an account with a memory limit, and records the kill count of its group so far:
  * earlier kills must not be reported. */
 static void watch_kills(apr_pool_t *p, const vl_conf_t *conf)
@@ -305,11 +294,14 @@ static void watch_kills(apr_pool_t *p, const vl_conf_t *conf)
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
     const apr_array_header_t *servers = vl_sites_servers(main_server);
-    apr_uint32_t without_fds = 0;
+    apr_uint32_t most = APR_UINT32_MAX, without_fds = 0;
+    struct rlimit limit;
     int i;
 
-    place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
-                                        max_group_descriptors());
+    /* A child process needs the rest for its connections and files. */
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur != RLIM_INFINITY)
+        most = (apr_uint32_t)(limit.rlim_cur / 4);
+    place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity, most);
     kills = vl_kills_post_config_create(pconf, kept->cgroup, (apr_uint32_t)servers->nelts);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,

@@ -78,14 +78,6 @@ static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
     }
 }
 
-/* Returns why a controller was not found.  v2: mount point of v2 or NULL.  knows_v1: some
- * controller is mounted as v1, so this one may exist but be mounted nowhere. */
-static const char *why_missing(const char *v2, int knows_v1)
-{
-    return v2 && (!knows_v1 || !strcmp(v2, v2_mounts[0]))
-           ? "it is not delegated to /" : "it is not mounted";
-}
-
 /* Switches all controllers off and records the reason. */
 static void turn_off(vl_cgroup_t *cg, const char *reason)
 {
@@ -113,8 +105,10 @@ static void detect(vl_cgroup_t *cg)
         knows_v1 |= cg->controllers[c].version == 1;
     }
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        /* If some controller is mounted as v1, this one may exist but be mounted nowhere. */
         if (!cg->controllers[c].version)
-            cg->controllers[c].missing = why_missing(v2, knows_v1);
+            cg->controllers[c].missing = v2 && (!knows_v1 || !strcmp(v2, v2_mounts[0]))
+                                         ? "it is not delegated to /" : "it is not mounted";
     }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;

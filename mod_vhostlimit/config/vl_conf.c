@@ -301,22 +301,15 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     return conf;
 }
 
-/* Returns the keywords as a list for error messages, such as "On, Off, DryRun". */
-static const char *words_text(apr_pool_t *p, const word_t *words)
-{
-    const char *text = "";
-
-    for (; words && words->word; words++)
-        text = apr_pstrcat(p, text, *text ? ", " : "", words->word, NULL);
-    return text;
-}
-
 /* Returns the error message for a value that the directive does not accept. */
 static const char *value_error(apr_pool_t *p, const setting_t *setting,
                                const char *arg)
 {
-    const char *words = words_text(p, setting->words);
+    const char *words = "";     /* the keywords, such as "On, Off, DryRun" */
+    const word_t *word;
 
+    for (word = setting->words; word && word->word; word++)
+        words = apr_pstrcat(p, words, *words ? ", " : "", word->word, NULL);
     if (setting->max < setting->min)
         return apr_psprintf(p, "%s: '%s' is not one of %s",
                             setting->directive, arg, words);

@@ -38,21 +38,12 @@ static conn_rec *scratch_conn(apr_pool_t *p, server_rec *s,
     return c;
 }
 
-/* Adds the record that the httpd core adds to each request (core_create_req() in core.c).
- * Functions such as ap_document_root() and ap_context_prefix() crash without it. */
-static void add_core_record(request_rec *r)
-{
-    core_request_config *record = apr_pcalloc(r->pool, sizeof(*record));
-
-    record->notes = apr_pcalloc(r->pool, sizeof(void *) * NOTES);
-    ap_set_core_module_config(r->request_config, record);
-}
-
 request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
                                 apr_sockaddr_t *local, apr_sockaddr_t *remote)
 {
     conn_rec *c = scratch_conn(p, s, local, remote);
     request_rec *r = apr_pcalloc(p, sizeof(*r));
+    core_request_config *record = apr_pcalloc(p, sizeof(*record));
 
     r->pool = p;
     r->connection = c;
@@ -63,7 +54,10 @@ request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
     r->useragent_ip = c->client_ip;
     r->per_dir_config = s->lookup_defaults;
     r->request_config = ap_create_request_config(r->pool);
-    add_core_record(r);
+    /* The record that the httpd core adds to each request (core_create_req() in core.c). Functions
+     * such as ap_document_root() and ap_context_prefix() crash without it. */
+    record->notes = apr_pcalloc(p, sizeof(void *) * NOTES);
+    ap_set_core_module_config(r->request_config, record);
     r->headers_in = apr_table_make(r->pool, 16);
     r->headers_out = apr_table_make(r->pool, 1);
     r->err_headers_out = apr_table_make(r->pool, 1);
@@ -97,13 +91,6 @@ static apr_status_t next_line(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_m
     return APR_SUCCESS;
 }
 
-static int is_strict(const request_rec *r)
-{
-    const core_server_config *core = ap_get_core_module_config(r->server->module_config);
-
-    return core->http_conformance != AP_HTTP_CONFORMANCE_UNSAFE;
-}
-
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 107)
 #define parse_request_line ap_parse_request_line
 #else
@@ -128,13 +115,15 @@ static int parse_request_line(request_rec *r)
 
 static int read_request_line(request_rec *r, apr_bucket_brigade *bb)
 {
+    const core_server_config *core = ap_get_core_module_config(r->server->module_config);
+    int flags = core->http_conformance != AP_HTTP_CONFORMANCE_UNSAFE ? AP_GETLINE_CRLF : 0;
     int blank_lines = DEFAULT_LIMIT_BLANK_LINES;
     apr_size_t length;
 
     do {
         r->the_request = NULL;
         if (ap_rgetline(&r->the_request, (apr_size_t)(r->server->limit_req_line + 2), &length, r,
-                        is_strict(r) ? AP_GETLINE_CRLF : 0, bb) != APR_SUCCESS)
+                        flags, bb) != APR_SUCCESS)
             return 0;
     } while (!length && --blank_lines >= 0);
     return parse_request_line(r);

@@ -386,14 +386,6 @@ static int has_handler(const request_rec *r)
            || (strcmp(r->handler, "default-handler") && !strchr(r->handler, '/'));
 }
 
-/* Returns 1 for mod_cgi, whose programs start in the account's cgroup. The daemon of
- * mod_cgid is outside of it. */
-static int is_forked_by_us(const request_rec *r)
-{
-    return r->handler && !strcmp(r->handler, "cgi-script")
-           && ap_find_linked_module("mod_cgi.c") != NULL;
-}
-
 /* Gives a slot to the error page of a request that was refused. Without a free slot Apache's
  * own text is sent: the page must not cost what the refusal has saved. */
 static int admit_error_page(request_rec *r, req_t *req)
@@ -425,7 +417,9 @@ static int req_fixups(request_rec *r)
     /* Without a sandbox of the site req_admit() has prepared the thread. */
     if (conf->programs)
         vl_sandbox_fork_for(programs);
-    if (programs && is_forked_by_us(r))
+    /* The programs of mod_cgi start in the account's cgroup. The daemon of mod_cgid is outside of it. */
+    if (programs && r->handler && !strcmp(r->handler, "cgi-script")
+        && ap_find_linked_module("mod_cgi.c"))
         vl_sandbox_await_end(r->pool);
     if (!has_handler(r))
         return DECLINED;

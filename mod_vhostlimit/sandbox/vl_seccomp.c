@@ -219,13 +219,6 @@ static int add_processes(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* TIOCSTI writes input into a terminal. */
-static int add_terminal(scmp_filter_ctx ctx)
-{
-    return seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-                            SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, TIOCSTI));
-}
-
 /* When a filter is installed, the kernel runs it once for each number of a system call, to know
  * which ones it always allows (seccomp_cache_prepare() in kernel/seccomp.c). With a list of
  * comparisons that takes three times as long as with a binary tree (docs/design/013-sandbox.md). */
@@ -259,7 +252,10 @@ static int fill(scmp_filter_ctx ctx, const vl_connect_t *connect)
         rc = add_modes(ctx);
     if (!rc)
         rc = add_processes(ctx);
-    return rc ? rc : add_terminal(ctx);
+    if (!rc)                    /* TIOCSTI writes input into a terminal */
+        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
+                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, TIOCSTI));
+    return rc;
 }
 
 /* Reads the compiled filter: libseccomp writes it to a descriptor. */
