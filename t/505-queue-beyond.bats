@@ -197,7 +197,7 @@ tls_or_not() { case $1 in s) echo "https://127.0.0.1:$(tls_port)" ;; *) echo "ht
   [[ ! ${VL_SANITIZER-} ]] || skip 'a sanitizer makes everything dearer'
   start_tls 'VhostLimit On' -v 'b VhostLimitQueue 1 100ms' -v 'b VhostLimitConcurrency 1' \
     's: VhostLimitQueue 1 100ms' 's: VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0' -v 'c VhostLimitConcurrency 1'
-  local seconds=2 tls
+  local seconds=1 tls
   [[ ! ${VL_LONG-} ]] || seconds=20
   hold_request one b; hold_request two s; hold_request three c
   begin_request first b /page.html
