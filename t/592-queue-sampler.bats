@@ -82,10 +82,12 @@ wake_up() { # <name>...
   for name; do is "$(answer_of "$name")" 200; done
 }
 
+workers_of() { pgrep -P "$(<"$HTTPD_ROOT/fpm/pid")" -f "pool $1\$"; }    # <pool>
+
 # CPU time of the workers of a pool, by the kernel's counters, ms.
 pool_ms() { # <pool>
   local pid ms=0
-  for pid in $(pgrep -P "$(<"$HTTPD_ROOT/fpm/pid")" -f "pool $1\$"); do
+  for pid in $(workers_of "$1"); do
     ms=$((ms + $(awk '{ print ($14 + $15) * 10 }' "/proc/$pid/stat")))
   done
   echo "$ms"
@@ -119,6 +121,28 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   wake_up b{1..8}
   is_divided() { (($(backend_ms a) > 500 && $(backend_ms a) > 4 * $(backend_ms b))); }
   wait_until 10 is_divided || fail "a: $(backend_ms a) ms, b: $(backend_ms b) ms"
+}
+
+# With nice 19 beside 0 they have 1.5 % of a processor, however many of them run.
+@test "a site whose workers the scheduler keeps from running gets processors, because requests of the other one wait" {
+  requires ab
+  local name used_a used_b
+  taskset -cp "$(taskset -cp "$BASHPID" | sed 's/.*: //; s/[-,].*//')" "$BASHPID"
+  start_with_pools a b
+  for name in a b; do
+    ab -q -r -s 60 -c 20 -t 12 -n 1000000 -H "Host: $name.test" "http://127.0.0.1:$(httpd_port)/burn.php?ms=30" \
+      >"$HTTPD_ROOT/ab.$name" 2>&1 3>&- 4>&- &
+  done
+  # ab opens its other connections after its first response.
+  wait_until 10 status_at_least a requests 20
+  # shellcheck disable=SC2046  # process IDs
+  renice -n 19 -p $(workers_of a)
+  time_passes 2000
+  used_a=$(pool_ms a) used_b=$(pool_ms b)
+  time_passes 5000
+  used_a=$(($(pool_ms a) - used_a)) used_b=$(($(pool_ms b) - used_b))
+  at_least $((used_a * 100 / (used_a + used_b))) 25 "% of the CPU time of both pools"
+  wait
 }
 
 @test "requests that sleep hold nearly no slot, and a number of slots that is set counts requests" {

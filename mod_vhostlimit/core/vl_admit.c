@@ -115,8 +115,10 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
         return 1;
     /* This account is due and light, and the heaviest account has kept its slots for long. Slots
      * are not taken back. So long requests would otherwise keep the processors that they got while
-     * no other account wanted them. */
+     * no other account wanted them. If they are awake and have had less than this
+     * account, the kernel keeps them from processors, and more requests would do so too. */
     return is_first && is_light(f, s, f->load)
+           && (s->heaviest->awake <= VL_DUTY_SLEEPS || VL_FAIR_AFTER(s->heaviest->fair.tag, f->fair.tag) >= 0)
            && head->load - s->heaviest->load < slots * times
            && (vl_clock_us() - s->heaviest->ended_us) * s->heaviest->running > VL_KEPT_US;
 }

@@ -129,6 +129,14 @@ apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account)
     return __atomic_load_n(&shm->queue.accounts[account].served_us, __ATOMIC_RELAXED);
 }
 
+apr_uint32_t vl_duty_part(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint64_t all = __atomic_load_n(&shm->head->queue.active_milli, __ATOMIC_RELAXED);
+    apr_uint32_t milli = __atomic_load_n(&shm->queue.accounts[account].active_milli, __ATOMIC_RELAXED);
+
+    return all > milli ? (apr_uint32_t)(milli * 1000ULL / all) : 1000;
+}
+
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
 {
     apr_size_t i;
@@ -139,6 +147,7 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
     for (i = 0; i < n; i++) {
         vl_fair_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
                           duties[i].idle);
+        shm->queue.accounts[duties[i].account].awake = duties[i].awake;
         shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
     }
     vl_dispatch_and_unlock(shm);

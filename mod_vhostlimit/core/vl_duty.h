@@ -133,6 +133,7 @@ typedef struct vl_duty_t {
     apr_uint32_t duty;              /* see vl_fair_set_duty() */
     apr_uint32_t asleep, idle;
     apr_uint32_t database_waits;    /* its requests that wait for a database */
+    apr_uint32_t awake;             /* see vl_fair_account_t */
 } vl_duty_t;
 
 /* Sampler: returns the number of running requests of the account. Takes no lock. */
@@ -144,6 +145,8 @@ apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_duty_settled(apr_uint32_t awake, apr_uint32_t cpu);
 /* Sampler: returns the CPU time that the account was charged since the start, us. Takes no lock. */
 apr_int64_t vl_duty_served_us(const vl_shm_t *shm, apr_uint32_t account);
+/* Sampler: returns the account's part by its weight, permille of what all active ones get. Takes no lock. */
+apr_uint32_t vl_duty_part(const vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
 /* Calls: a running request waits for this server itself, directly or in its back end. The

@@ -66,7 +66,9 @@ typedef struct account_t {
     apr_uint32_t known;             /* ... of this many looks */
     int streak;                     /* of looks that found all awake, < 0: all asleep */
     apr_int64_t served_us, served_at_us;    /* charged in all, and when that was read */
-    apr_uint32_t cpu;               /* average part of a processor that each request has, permille */
+    apr_uint32_t cpu;               /* average part of a processor that each request has, permille, ... */
+    apr_uint32_t all_cpu;           /* ... and that all of them have */
+    apr_int64_t less_us;            /* since when they have far less than they want; 0: they have not */
 } account_t;
 
 typedef struct entry_t {
@@ -86,6 +88,7 @@ typedef struct sampler_t {
     account_t *accounts;
     apr_uint32_t *active;           /* accounts with entries in this round */
     apr_uint32_t n_active, *before, n_before;
+    apr_uint64_t all_cpu;           /* the sum of these accounts', see account_t */
     entry_t *entries;
     apr_uint32_t n_entries, entries_max, first, stride, random;
     pid_t *children;
@@ -264,19 +267,34 @@ static void count_streak(account_t *account, apr_uint32_t now)
         account->streak = is_awake ? looks : is_asleep ? -looks : 0;
 }
 
-/* Averages, over the last AVERAGE_US, the part of a processor that each of n requests has. */
-static void count_served(sampler_t *s, apr_uint32_t number, account_t *account, apr_uint64_t n)
+static void move_average(apr_uint32_t *average, apr_int64_t now, apr_int64_t passed_us)
+{
+    *average = (apr_uint32_t)((*average * (AVERAGE_US - passed_us) + now * passed_us) / AVERAGE_US);
+}
+
+/* Averages, over the last AVERAGE_US, the part of a processor that each of n requests has. They want
+ * `wants`, permille. The kernel's scheduler may starve them: they want twice the account's part of what all
+ * sites get, and have less than a quarter of it. Then they count as if they had it. */
+static void count_served(sampler_t *s, apr_uint32_t number, account_t *account, apr_uint64_t n,
+                         apr_uint64_t wants)
 {
     apr_int64_t served_us = vl_duty_served_us(s->shm, number), now;
+    apr_int64_t part = (apr_int64_t)s->all_cpu * vl_duty_part(s->shm, number) / 1000;
     apr_int64_t passed_us = s->now_us - account->served_at_us;
 
     if (account->served_at_us && passed_us > 0 && n) {
-        now = (served_us - account->served_us) * 1000 / passed_us / (apr_int64_t)n;
-        now = now < 0 ? 0 : now > 1000 ? 1000 : now;
+        now = (served_us - account->served_us) * 1000 / passed_us;
         if (passed_us > AVERAGE_US)
             passed_us = AVERAGE_US;
-        account->cpu = (apr_uint32_t)((account->cpu * (AVERAGE_US - passed_us) + now * passed_us)
-                                      / AVERAGE_US);
+        move_average(&account->all_cpu, now < 0 ? 0 : now, passed_us);
+        if (account->all_cpu * 4 >= part || wants < (apr_uint64_t)part * 2 || s->denied)
+            account->less_us = 0;
+        else if (!account->less_us)
+            account->less_us = s->now_us;
+        else if (s->now_us - account->less_us >= AVERAGE_US && now < part)
+            now = part;
+        now /= (apr_int64_t)n;
+        move_average(&account->cpu, now < 0 ? 0 : now > 1000 ? 1000 : now, passed_us);
     }
     account->served_us = served_us;
     account->served_at_us = s->now_us;
@@ -296,7 +314,7 @@ static void average(sampler_t *s, apr_uint32_t number, account_t *account)
     runs = (apr_uint64_t)account->runs * account->tasks / account->looks
            + (all - account->tasks) * 1000;
     now = runs / all;
-    count_served(s, number, account, all);
+    count_served(s, number, account, all, runs);
     count_streak(account, (apr_uint32_t)now);
     if (abs(account->streak) >= STREAK && account->known > account->looks)
         account->known = account->looks;
@@ -320,24 +338,28 @@ static apr_uint32_t settled(const account_t *account)
 static void publish(sampler_t *s)
 {
     apr_uint32_t i, n = 0;
-    apr_uint64_t sum = 0, tasks = 0;
+    apr_uint64_t sum = 0, tasks = 0, cpu = 0;
 
     for (i = 0; i < s->n_active; i++) {
         account_t *account = &s->accounts[s->active[i]];
         const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle,
                                  account->looks ? account->databases * account->tasks / account->looks
-                                                : 0 };
+                                                : 0, 0 };
 
         average(s, s->active[i], account);
         s->duties[n] = duty;
         s->duties[n].duty = settled(account);
+        s->duties[n].awake = s->denied || account->duty < account->queued
+                             ? 0 : account->duty - account->queued;
         sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
+        cpu += account->all_cpu;
     }
+    s->all_cpu = cpu;
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0 };
+        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0, 0 };
 
         if (account->round != s->round)
             s->duties[n++] = duty;
