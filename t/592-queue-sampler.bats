@@ -126,15 +126,16 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 # With nice 19 beside 0 they have 1.5 % of a processor, however many of them run.
 @test "a site whose workers the scheduler keeps from running gets processors, because requests of the other one wait" {
   requires ab
-  local name used_a used_b
+  local name used_a used_b loads=()
   taskset -cp "$(taskset -cp "$BASHPID" | sed 's/.*: //; s/[-,].*//')" "$BASHPID"
   start_with_pools a b
   for name in a b; do
-    ab -q -r -s 60 -c 20 -t 12 -n 1000000 -H "Host: $name.test" "http://127.0.0.1:$(httpd_port)/burn.php?ms=30" \
+    ab -q -r -s 60 -c 20 -t 60 -n 1000000 -H "Host: $name.test" "http://127.0.0.1:$(httpd_port)/burn.php?ms=30" \
       >"$HTTPD_ROOT/ab.$name" 2>&1 3>&- 4>&- &
+    loads+=($!)
   done
   # ab opens its other connections after its first response.
-  wait_until 10 status_at_least a requests 20
+  wait_until 10 status_at_least a requests 2
   # shellcheck disable=SC2046  # process IDs
   renice -n 19 -p $(workers_of a)
   time_passes 2000
@@ -142,7 +143,7 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   time_passes 5000
   used_a=$(($(pool_ms a) - used_a)) used_b=$(($(pool_ms b) - used_b))
   at_least $((used_a * 100 / (used_a + used_b))) 25 "% of the CPU time of both pools"
-  wait
+  kill "${loads[@]}"
 }
 
 @test "requests that sleep hold nearly no slot, and a number of slots that is set counts requests" {

@@ -269,33 +269,33 @@ static void vote(vl_database_t *d, duser_t *user, apr_uint32_t account)
         user->vote[i].n /= 2;
 }
 
-/* Looks which process is at the other end of a session that waits for its client. */
-static void find_client(vl_database_t *d, const session_t *session, const vl_waits_t *waits)
+/* Looks which process is at the other end of a session that waits for its client. A session without a user
+ * is the account's for this list only: short ones spend much of their time so. */
+static void find_client(vl_database_t *d, session_t *session, const vl_waits_t *waits)
 {
     const pid_t pid = d->is_mariadb ? d->pid : session->tid;
-    client_t *client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
-    apr_uint32_t account;
-    apr_uint64_t inode;
+    const client_t *known = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
+    client_t client = known ? *known : (client_t){ .id = session->id };
+    apr_uint32_t account = known ? d->clients->whose(d->clients->data, client.pid, client.inode)
+                                 : VL_NO_ACCOUNT;
     int i;
 
-    for (i = 0; !client && i < waits->n; i++) {
-        inode = vl_proc_inode(pid, waits->fd[i], NULL);
-        if (!inode)
+    for (i = 0; !known && account == VL_NO_ACCOUNT && i < waits->n; i++) {
+        client.inode = vl_proc_inode(pid, waits->fd[i], NULL);
+        if (!client.inode)
             continue;
-        client = apr_pcalloc(d->pool, sizeof(*client));
-        client->id = session->id;
-        client->pid = vl_proc_client(pid, waits->fd[i]);
-        client->inode = inode;
-        if (d->clients->whose(d->clients->data, client->pid, inode) == VL_NO_ACCOUNT)
-            client = NULL;
-        else
-            apr_hash_set(d->clients_of, &client->id, sizeof(client->id), client);
+        client.pid = vl_proc_client(pid, waits->fd[i]);
+        account = d->clients->whose(d->clients->data, client.pid, client.inode);
     }
-    if (!client)
+    if (session->user->is_none || account == VL_NO_ACCOUNT) {
+        session->account = account;
         return;
-    account = d->clients->whose(d->clients->data, client->pid, client->inode);
-    if (account != VL_NO_ACCOUNT)
-        vote(d, session->user, account);
+    }
+    if (!known) {
+        known = apr_pmemdup(d->pool, &client, sizeof(client));
+        apr_hash_set(d->clients_of, &known->id, sizeof(known->id), known);
+    }
+    vote(d, session->user, account);
 }
 
 /* Finds the account of a session, if it is known. */
@@ -303,8 +303,9 @@ static void find_account(vl_database_t *d, session_t *session)
 {
     const client_t *client;
 
-    session->account = session->user->account;
-    if (session->account != VL_NO_ACCOUNT)
+    if (!session->user->is_none)
+        session->account = session->user->account;
+    if (session->user->is_none || session->account != VL_NO_ACCOUNT)
         return;
     client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
     if (client)
@@ -324,6 +325,7 @@ static session_t *add_session(vl_database_t *d, apr_uint64_t id, pid_t tid, duse
     session->id = id;
     session->tid = tid;
     session->user = user;
+    session->account = VL_NO_ACCOUNT;
     return session;
 }
 
@@ -586,7 +588,7 @@ static void learn(vl_database_t *d)
 
     for (i = 0; i < d->sessions; i++) {
         session_t *session = &d->session[i];
-        const int wanted = !session->user->is_none && !session->user->is_named
+        const int wanted = !session->user->is_named
                            && (session->user->account == VL_NO_ACCOUNT
                                || d->list % AGAIN == (apr_uint32_t)i % AGAIN);
 
@@ -641,7 +643,7 @@ static void measure(vl_database_t *d)
         const int is_kept = is_old && d->now_us - d->list_us < PAUSE_US;
 
         /* The next list shows which user it is. */
-        if (user->is_none)
+        if (user->is_none && session->account == VL_NO_ACCOUNT)
             continue;
         ns = cpu_of(d, session->tid);
         if (user->n >= AVERAGE) {
