@@ -56,6 +56,17 @@ start_three() { start_httpd -m event "${THREE[@]}" 'VhostLimit On' "$@"; wait_un
   wait_until 10 one_accepts
 }
 
+@test "requests of sites in DryRun do not wait for threads of one child process while others have some" {
+  requires ab
+  local most
+  start_three 'VhostLimit DryRun' 'LogFormat "%P" pid' "CustomLog \"$HTTPD_ROOT/logs/pids\" pid"
+  # ab opens its other connections after its first response.
+  ab -q -r -n 400 -c 24 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/cgi/nap.sh" >"$HTTPD_ROOT/ab" 2>&1
+  like "$(<"$HTTPD_ROOT/ab")" $'\nFailed requests: *0\n'
+  most=$(sort "$HTTPD_ROOT/logs/pids" | uniq -c | sort -nr | awk 'NR == 1 { print $1 }')
+  at_most "$most" 250 "of 400 requests by one of three child processes"
+}
+
 @test "another child process accepts when the acceptor of the first hangs" {
   local first
   start_three

@@ -445,7 +445,8 @@ static void spread(void)
     vl_capacity_t capacity;
 
     if (acceptor.state != LISTENING || acceptor.is_prefork
-        || now_us - acceptor.spread_us < SPREAD_US || !vl_newconn_queued())
+        || now_us - acceptor.spread_us < SPREAD_US
+        || (!vl_newconn_queued() && !vl_newconn_for_mpm()))
         return;
     acceptor.spread_us = now_us;
     vl_admit_capacity(vl_child.shm, &capacity);
@@ -596,7 +597,8 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
         transfer_all();
     }
     else if (!capacity.here && capacity.elsewhere) {
-        if (requests_end)
+        /* What is passed without being admitted waits for a thread although requests end. */
+        if (requests_end && !vl_newconn_for_mpm())
             resume_listening();
         else
             pause_listening();

@@ -233,13 +233,29 @@ static vl_newconn_t *find_unbegun_locked(void)
     return newconn;
 }
 
+/* Returns a connection that has been passed without being admitted, because its site is not limited or
+ * is in DryRun, or NULL. More of them can wait for the MPM than this child has threads. */
+static vl_newconn_t *find_ungranted_locked(void)
+{
+    vl_newconn_t *newconn;
+
+    APR_RING_FOREACH(newconn, &vl_newconns->ring[FOR_MPM], vl_newconn_t, link) {
+        if (!newconn->grant.holds && !newconn->grant.occupies && !newconn->grant.refused)
+            return newconn;
+    }
+    return NULL;
+}
+
 static vl_newconn_t *find_locked(vl_take_e which)
 {
+    vl_newconn_t *newconn;
+
     switch (which) {
     case VL_TAKE_WAITING:
         return find_waiting_locked();
     case VL_TAKE_QUEUED:
-        return vl_newconn_unqueue_locked(1);
+        newconn = find_ungranted_locked();
+        return newconn ? newconn : vl_newconn_unqueue_locked(1);
     case VL_TAKE_UNBEGUN:
         break;
     }
