@@ -74,7 +74,9 @@ kill_client() { # <name>: the client closes
   open_kept "${names[@]}"
   before=$(status_of s queued)
   hold_request one a
-  for i in "${names[@]}"; do ask_for "$i" /sub/; done
+  ask_for kept1 /sub/
+  settles s waiting 1         # the server is engaged: requests that begin before wait with their threads
+  for i in "${names[@]:1}"; do ask_for "$i" /sub/; done
   settles s waiting 12
   is "$(get status /vhostlimit?json)" 200 "a page of a site that is Off, meanwhile"
   release_request one
