@@ -79,7 +79,8 @@ typedef enum {
     VL_TAKE_WAITING,    /* queued ones, ones with incomplete heads, and ones that the MPM
                          * has not taken yet. This child is granted nothing from then on
                          * until its MPM asks for a connection. */
-    VL_TAKE_QUEUED,     /* queued ones, and ones that the MPM has not taken yet and that need no grant */
+    VL_TAKE_QUEUED,     /* queued ones, and ones that need no grant and that the MPM has not
+                         * taken yet */
     VL_TAKE_UNBEGUN     /* ones that the MPM took and no worker has begun. The MPM's
                          * threads have ended before. */
 } vl_take_e;

@@ -59,7 +59,8 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask);
 
 /* The part of the answer about slots, for a waiter of the account that is due first (is_first 1), or
  * of another one, because those before it cannot be served. -1: only the heaviest account is before it,
- * whose requests may sleep in a back end, so it may stay the one that is due. A light one is served then, unless these are awake. */
+ * whose requests may sleep in a back end, so it may stay the one that is due. A light one is served then,
+ * unless these are awake. */
 int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first);
 /* An account of sleeping requests: its duty is at most this, permille. What they hold of a slot
  * is an average: at this moment all may be asleep, or none. */
