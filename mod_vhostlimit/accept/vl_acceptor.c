@@ -583,7 +583,7 @@ static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
  * As many children accept as the server has processors, because more acceptors cannot run at
  * the same time. Then the connections, and the memory that serves them, are in few processes,
  * and a processor seldom switches from one process to another (docs/design/009-acceptors.md).
- * A child with few free threads or descriptors does not count, so another one accepts too. */
+ * A child with few free threads or descriptors does not count, so another one accepts in its place. */
 static void balance(int mpm_stalled, apr_int64_t now_us)
 {
     vl_capacity_t capacity;
@@ -612,7 +612,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
         if (!mpm_stalled)
             receive_transfers();
     }
-    set_accepting(acceptor.state == LISTENING && capacity.here > capacity.most / 2
+    set_accepting(acceptor.state == LISTENING && capacity.here > capacity.most / 4
                   && vl_newconn_has_descriptors(), now_us);
 }
 

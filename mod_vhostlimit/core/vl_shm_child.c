@@ -158,13 +158,15 @@ int vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us)
 
 int vl_shm_child_is_standby(const vl_shm_t *shm, apr_int64_t now_us)
 {
-    apr_uint32_t c, accepting = 0;
+    apr_uint32_t c, n, accepting = 0;
 
     if (shm->self == NO_CHILD)
         return 0;
-    for (c = 0; c < shm->self && accepting < shm->head->processors; c++)
-        accepting += now_us - __atomic_load_n(&shm->accepting_us[c], __ATOMIC_SEQ_CST)
-                     < ACCEPTING_FOR_US;
+    n = __atomic_load_n(&shm->accepting_us[shm->self], __ATOMIC_SEQ_CST) ? shm->self
+                                                                         : shm->head->children;
+    for (c = 0; c < n && accepting < shm->head->processors; c++)
+        accepting += c != shm->self && now_us - __atomic_load_n(&shm->accepting_us[c], __ATOMIC_SEQ_CST)
+                                       < ACCEPTING_FOR_US;
     return accepting >= shm->head->processors;
 }
 

@@ -33,9 +33,9 @@ void vl_shm_child_drain(vl_shm_t *shm);
 /* This child takes new connections at now_us (vl_clock_us()); 0: it takes none. A child that
  * takes them calls this ten times a second. Returns 1 if it took them before. Takes no lock. */
 int vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us);
-/* Returns 1 if as many children before this one take new connections as the server has
- * processors. A child whose last call of vl_shm_child_set_accepting() is 0.3 s ago does not
- * count. Takes no lock. */
+/* Returns 1 if as many other children take new connections as the server has processors. If this one
+ * does too, only those before it count. A child whose last call of vl_shm_child_set_accepting()
+ * is 0.3 s ago does not. Takes no lock. */
 int vl_shm_child_is_standby(const vl_shm_t *shm, apr_int64_t now_us);
 /* Returns the number of children that are not draining. Connections can be transferred to
  * them. The calling child is included unless it is draining. Takes no lock. */

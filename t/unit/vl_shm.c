@@ -240,10 +240,10 @@ static void children_stand_by(void)
     ok(!vl_shm_child_is_standby(shm, now_us) && !vl_shm_child_is_standby(&child[2], now_us),
        "no child accepts: none stands by");
     vl_shm_child_set_accepting(&child[1], now_us);
-    ok(!vl_shm_child_is_standby(&child[0], now_us)
+    ok(vl_shm_child_is_standby(&child[0], now_us)
        && !vl_shm_child_is_standby(&child[1], now_us)
        && vl_shm_child_is_standby(&child[2], now_us),
-       "one accepts: those behind it stand by");
+       "one accepts: the others stand by");
     ok(vl_shm_child_is_standby(&child[2], now_us + 299000)
        && !vl_shm_child_is_standby(&child[2], now_us + 300000),
        "a child that has not said so for 0.3 s does not count");
@@ -251,6 +251,10 @@ static void children_stand_by(void)
     ok(!vl_shm_child_is_standby(&child[2], now_us), "two processors: two accept");
     vl_shm_child_set_accepting(&child[0], now_us);
     ok(vl_shm_child_is_standby(&child[2], now_us), "... and a third one stands by");
+    vl_shm_child_set_accepting(&child[2], now_us);
+    ok(!vl_shm_child_is_standby(&child[0], now_us) && !vl_shm_child_is_standby(&child[1], now_us)
+       && vl_shm_child_is_standby(&child[2], now_us), "... the last one, if all three accept");
+    vl_shm_child_set_accepting(&child[2], 0);
     ok(vl_shm_child_set_accepting(&child[0], 0) && !vl_shm_child_set_accepting(&child[0], 0),
        "only the call that ends it says that it took connections");
     ok(!vl_shm_child_is_standby(&child[2], now_us), "until one of them stops");
