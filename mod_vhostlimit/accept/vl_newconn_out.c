@@ -233,8 +233,9 @@ static vl_newconn_t *find_unbegun_locked(void)
     return newconn;
 }
 
-/* Returns a connection that has been passed without being admitted, because its site is not limited or
- * is in DryRun, or NULL. More of them can wait for the MPM than this child has threads. */
+/* Returns a connection that the MPM has not taken yet and that has been passed without being admitted (the
+ * site is not limited or is in DryRun, the request is exempt, or the head is not complete), or NULL. More of
+ * them can wait than this child has threads. */
 static vl_newconn_t *find_ungranted_locked(void)
 {
     vl_newconn_t *newconn;

@@ -76,7 +76,6 @@ void vl_rescue_forget(int fd)
  * Another thread of the child may have held any lock then, so these functions take none and
  * allocate nothing. */
 
-
 /* Closes what the dead child had open besides: its clients must not wait for this process.
  * Without the read end of the pair here, a pair that no process reads is an error. */
 static void close_others(void)
@@ -84,7 +83,7 @@ static void close_others(void)
     int fd;
 
     for (fd = 0; fd < notes->limit; fd++) {
-        if (!(fd < notes->used && notes->note[fd].noted) && fd != vl_child.transfer_pair[1])
+        if ((fd >= notes->used || !notes->note[fd].noted) && fd != vl_child.transfer_pair[1])
             close(fd);
     }
 }
