@@ -33,6 +33,17 @@ with_packages() { bash -c "$TOOL; $1"; }  # <commands>: with tools/lib/packages.
   is "$(with_packages 'packages_of_tests ./file.bats' | xargs)" 'ab lua spin ssh sshd'
 }
 
+@test "what each test of bench.sh needs has a row in the table of packages" {
+  # shellcheck disable=SC2016  # for the shell there
+  try with_packages 'here=$top/tools; . "$here/lib/test.sh"; . "$here/lib/appserver.sh"; . "$here/lib/load.sh"; . "$here/lib/remote.sh"
+    for name in $(test_list | cut -f 1); do
+      (test_read "$name"; test_packages; printf "%s\n" ${test[modules]-}; load_packages $(test_generators ""))
+    done | sort -u | grep . >roles
+    comm -23 roles <(packages_table | cut -d " " -f 1 | sort)'
+  is "$status $output" '0 '
+  at_least "$(wc -l <roles)" 15 "roles"
+}
+
 @test "for a module of a package of its own the package is installed, for another one Apache" {
   local names name
   names=$(with_packages packages_table | grep -v ' apache2-bin ' | grep -oE 'modules/mod_[a-z0-9]+' | cut -d / -f 2)

@@ -21,8 +21,9 @@ appserver_packages() { # <kind>: roles in packages.sh
     mariadb) printf '%s\n' mariadb phpmysql ;;
     wordpress) printf '%s\n' mariadb phpmysql wordpress ;;
     postgresql) printf '%s\n' postgresql phppgsql ;;
-    fcgid) printf '%s\n' fcgid phpcgi ;;
-    wsgi | gunicorn | uwsgi | passenger) echo "$1" ;;
+    wsgi) echo mod_wsgi ;;
+    fcgid) printf '%s\n' mod_fcgid phpcgi ;;
+    gunicorn | uwsgi | passenger) echo "$1" ;;
   esac
 }
 

@@ -185,11 +185,11 @@ packages_php_has() { # <extension>
   [[ $'\n'$("$fpm" -m 2>/dev/null)$'\n' == *$'\n'"$1"$'\n'* ]]
 }
 
-packages_missing() { # <role>...: the roles that are
+packages_missing() { # <role>...: those that are, and those that the table does not have
   local role probe rest
-  while read -r role probe rest; do
-    [[ " $* " != *" $role "* ]] || packages_present "$probe" || printf '%s\n' "$role"
-  done < <(packages_table)
+  local -A probes=()
+  while read -r role probe rest; do probes[$role]=$probe; done < <(packages_table)
+  for role; do [[ -v probes[$role] ]] && packages_present "${probes[$role]}" || printf '%s\n' "$role"; done
 }
 
 packages_names() { # <family> <role>...
