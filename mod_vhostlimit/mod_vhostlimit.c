@@ -16,6 +16,7 @@
 #include <mpm_common.h>
 
 #include "accept/vl_accept.h"
+#include "accept/vl_acceptor.h"
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "cgroup/vl_cgroup.h"
@@ -485,11 +486,11 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_waiters_child_init(pchild, kept->shm, vl_shm_facts(kept->shm).capacity, threads,
                           vl_http2_workers(threads));
     vl_accept_child_init();
-    vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
+    vl_lease_child_init(pchild, kept->shm, vl_acceptor_is_thread(),
                         vl_shm_facts(kept->shm).capacity, vl_http2_workers(threads));
     if (!vl_accept_follows())
         vl_engage_always(kept->shm);
-    vl_accept_child_begin();
+    vl_acceptor_child_begin();
     /* "httpd -X" has no parent: its only process exits through the child's pool. */
     if (vl_is_one_process())
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
@@ -545,7 +546,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_monitor(monitor, NULL, NULL, APR_HOOK_FIRST);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
-    vl_accept_register();
+    vl_acceptor_register();
     vl_hooks_conn_register(vl_hooks_go);
     vl_hooks_register();
     vl_notice_register(p);

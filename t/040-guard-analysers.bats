@@ -15,7 +15,7 @@ need_clang_tidy() { need_program clang-tidy; }
 @test "cppcheck reports nothing" {
   requires long cppcheck
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
-    --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_newconn_out.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_fair.c" \
+    --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_newconn.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_fair.c" \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/lease/vl_lease.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/lease/vl_lease_http2.c" \
     -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/{,*/}*.c "$TOP"/{ctl,fleet}/*.c
   is "$output" ''

@@ -12,20 +12,14 @@
  * (vl_listener_obstacle()), nothing is queued here: the thread handles timers, and the grants
  * of requests that wait with their threads.  Prefork has no such thread then.
  *
- * Owns the thread.  What it knows does not change after vl_accept_child_init(), so there
+ * Owns that choice.  It does not change after vl_accept_child_init(), so there
  * is no lock.  mod_vhostlimit.c is the caller; any thread may ask vl_accept_works(). */
 
-/* Registers the hooks. */
-void vl_accept_register(void);
 /* Child, after vl_child_init() and before its MPM starts its threads. Makes the acceptor
  * and takes over the listeners where possible. */
 void vl_accept_child_init(void);
-/* Child, after vl_lease_child_init(), whose data the acceptor reads. It begins to accept. */
-void vl_accept_child_begin(void);
 /* Returns 1 if this child can follow the state of the server (vl_engage.h). */
 int vl_accept_follows(void);
-/* Returns 1 if the acceptor's thread handles timers in this child. */
-int vl_accept_keeps_time(void);
 /* Parent: returns 1 if the MPM can accept while the server is dormant (vl_engage.h). */
 int vl_accept_may_rest(void);
 /* Returns 1 if connections are queued as sockets in this child; in the parent, if they

@@ -14,12 +14,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <ap_mpm.h>
 #include <apr_thread_proc.h>
+#include <mpm_common.h>
 #include <scoreboard.h>
 
 #include "accept/vl_newconn.h"
@@ -106,12 +108,15 @@ static struct {
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     ap_generation_t generation;     /* of this child */
-    int at_once;                    /* atomic: see vl_acceptor_expect_end() */
-    int stopping;                   /* atomic: vl_acceptor_stop() was called */
+    int at_once;                    /* atomic: all children end now (SIGTERM, SIGHUP) */
+    int stopping;                   /* atomic: the child ends, see stop() */
     int closing;                    /* atomic: the MPM is about to close its listeners */
     int cannot_rest;                /* the MPM cannot accept: this child accepts in both states */
     apr_int64_t rests_since_us;     /* DORMANT: since when */
     apr_int64_t spread_us;          /* when spread() last looked */
+    apr_thread_t *thread;           /* NULL: there is no such thread */
+    pthread_mutex_t may_begin;      /* the thread starts to accept when it gets this */
+    vl_listeners_t replaced;        /* its listeners */
 } acceptor;
 
 /* --- signs of life for the watchdog ----------------------------------------- */
@@ -457,7 +462,7 @@ static void spread(void)
 /* The workers of a stopping event MPM exit as soon as the connections are no more than
  * the workers that are left. Sockets in their queue are not counted
  * (worker_thread_should_exit_early), so they would be lost. */
-void vl_acceptor_transfer_unbegun(void)
+static void transfer_unbegun(void)
 {
     int tries = TRANSFER_TRIES;
     vl_batch_t batch;
@@ -537,7 +542,7 @@ static void *APR_THREAD_FUNC watch_acceptor(apr_thread_t *thread, void *unused)
     return NULL;
 }
 
-void vl_acceptor_start_watchdog(void)
+static void start_watchdog(void)
 {
     pthread_condattr_t attr;
 
@@ -550,7 +555,7 @@ void vl_acceptor_start_watchdog(void)
         watchdog.thread = NULL;
 }
 
-void vl_acceptor_stop_watchdog(void)
+static void stop_watchdog(void)
 {
     apr_status_t rv;
 
@@ -694,6 +699,11 @@ static void empty(apr_int64_t elapsed_us, int at_once)
     }
 }
 
+static int is_stopping(void)
+{
+    return __atomic_load_n(&acceptor.stopping, __ATOMIC_RELAXED);
+}
+
 /* Closing connections get the time that the MPM gives its own when the server stops. */
 static void drain(void)
 {
@@ -719,32 +729,11 @@ static void drain(void)
         vl_lease_tick(vl_clock_us());
     } while (has_connections() && now_us < end_us);
     /* Established connections are granted leases as long as the MPM serves them. */
-    while (vl_lease_parks() && !vl_acceptor_is_stopping()) {
+    while (vl_lease_parks() && !is_stopping()) {
         wait_for_events();
         vl_lease_tick(vl_clock_us());
     }
     vl_lease_child_end();
-}
-
-void vl_acceptor_expect_end(int at_once)
-{
-    if (at_once)
-        __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
-    vl_dispatch_wake_self(vl_child.shm);
-}
-
-int vl_acceptor_is_stopping(void)
-{
-    return __atomic_load_n(&acceptor.stopping, __ATOMIC_RELAXED);
-}
-
-int vl_acceptor_stop(void)
-{
-    apr_uint64_t one = 1;
-
-    __atomic_store_n(&acceptor.stopping, 1, __ATOMIC_RELAXED);
-    return write(vl_shm_child_wake_fd(vl_child.shm), &one, sizeof(one)) > 0;
 }
 
 /* --- the life of the acceptor --------------------------------------------- */
@@ -774,12 +763,6 @@ int vl_acceptor_open(int is_prefork)
     return pass_fd;
 }
 
-void vl_acceptor_watch_leases(void)
-{
-    if (vl_lease_input_fd() >= 0)
-        watch(vl_lease_input_fd(), EPOLLIN, &lease_input);
-}
-
 void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)
 {
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_child.main_server,
@@ -802,7 +785,7 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
         watch_listeners();
         vl_rescue_start();
     }
-    while (!mpm_closed_listeners() && !vl_acceptor_is_stopping()) {
+    while (!mpm_closed_listeners() && !is_stopping()) {
         if (acceptor.is_prefork && acceptor.state == DORMANT && !vl_newconn_count()) {
             vl_rescue_stop();
             vl_relay_acceptor_resign(vl_child.shm);
@@ -817,4 +800,113 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
     }
     drain();
     rest_watchdog();
+}
+
+/* --- the acceptor as a thread ----------------------------------------------- */
+
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+/* child_stopping hook: the MPM is about to close its listeners, so a sleeping acceptor looks for that
+ * from now on. Prefork calls it for a child that ends alone, too. */
+static void expect_end(apr_pool_t *pchild, int graceful)
+{
+    if (!acceptor.thread)
+        return;
+    if (!graceful)
+        __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
+    vl_dispatch_wake_self(vl_child.shm);
+}
+#endif
+
+void vl_acceptor_register(void)
+{
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+    ap_hook_child_stopping(expect_end, NULL, NULL, APR_HOOK_MIDDLE);
+#endif
+}
+
+/* Runs before the pool is destroyed that holds the acceptor's data. */
+static apr_status_t stop(void *unused)
+{
+    apr_uint64_t one = 1;
+    apr_status_t rv;
+
+    __atomic_store_n(&acceptor.stopping, 1, __ATOMIC_RELAXED);
+    if (write(vl_shm_child_wake_fd(vl_child.shm), &one, sizeof(one)) > 0) {
+        apr_thread_join(&rv, acceptor.thread);
+        stop_watchdog();
+        transfer_unbegun();
+    }
+    return APR_SUCCESS;
+}
+
+static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
+{
+    struct sched_param param = { 0 };
+    int tries;
+
+    pthread_mutex_lock(&acceptor.may_begin);
+    pthread_mutex_unlock(&acceptor.may_begin);
+    /* New connections then do not preempt the work on accepted ones, so several are
+     * classified per wake-up. */
+    sched_setscheduler(0, SCHED_BATCH, &param);
+    for (tries = 0; !vl_listener_child_take_over(&acceptor.replaced) && !is_stopping(); tries++) {
+        if (tries == VL_LISTENER_TRIES)
+            vl_listener_report_wait();
+        apr_sleep(1000);
+    }
+    vl_acceptor_run(&acceptor.replaced, NULL);
+    return NULL;
+}
+
+/* Starts the thread, and then replaces the listeners: without the thread no connection
+ * would be accepted. */
+static apr_status_t start(int pass_fd)
+{
+    int *placeholders = NULL;       /* NULL: the MPM keeps its listeners */
+    apr_status_t rv;
+
+    if (!vl_listener_obstacle()) {
+        placeholders = vl_listener_child_placeholders(pass_fd);
+        if (!placeholders)
+            return errno;
+    }
+    pthread_mutex_init(&acceptor.may_begin, NULL);
+    pthread_mutex_lock(&acceptor.may_begin);
+    rv = apr_thread_create(&acceptor.thread, NULL, run, NULL, vl_child.pool);
+    if (rv != APR_SUCCESS) {
+        acceptor.thread = NULL;
+        if (placeholders)
+            vl_listener_child_discard(placeholders);
+        return rv;
+    }
+    if (placeholders)
+        vl_listener_child_replace(placeholders, &acceptor.replaced);
+    apr_pool_pre_cleanup_register(vl_child.pool, NULL, stop);
+    return APR_SUCCESS;
+}
+
+int vl_acceptor_child_start(void)
+{
+    int pass_fd = vl_acceptor_open(0);
+    apr_status_t rv = pass_fd < 0 ? errno : start(pass_fd);
+
+    if (rv != APR_SUCCESS)
+        vl_acceptor_fail(pass_fd, rv, "its requests wait with their threads");
+    return acceptor.replaced.n > 0;
+}
+
+void vl_acceptor_child_begin(void)
+{
+    if (!acceptor.thread)
+        return;
+    if (vl_lease_input_fd() >= 0)
+        watch(vl_lease_input_fd(), EPOLLIN, &lease_input);
+    pthread_mutex_unlock(&acceptor.may_begin);
+    start_watchdog();
+}
+
+int vl_acceptor_is_thread(void)
+{
+    return acceptor.thread != NULL;
 }

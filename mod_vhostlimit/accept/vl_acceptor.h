@@ -8,10 +8,9 @@
  *
  * Invariant: the listening sockets are in the epoll set only in the state LISTENING.
  *
- * There is no lock. One thread runs vl_acceptor_run(), and only it uses the state. The
- * functions that other threads may call say so.
- * The callers are vl_accept.c, where the acceptor is a thread, and vl_prefork.c, where it
- * is a child process. */
+ * There is no lock. One thread runs vl_acceptor_run(), and only it uses the state.
+ * The callers are vl_accept.c and mod_vhostlimit.c, where the acceptor is a thread, and vl_prefork.c,
+ * where it is a child process. request/ asks which it is. */
 
 #include <signal.h>
 
@@ -19,42 +18,37 @@
 
 #include "accept/vl_listener.h"
 
+/* Registers the hook. */
+void vl_acceptor_register(void);
+
+/* --- a thread of each child ------------------------------------------------- */
+
+/* Child, before its MPM starts its threads. Makes the acceptor and its thread, and takes over the
+ * listeners where possible. The thread waits for vl_acceptor_child_begin(). Returns 1 if it took
+ * them over. What prevents the thread is logged. */
+int vl_acceptor_child_start(void);
+/* Child, after vl_lease_child_init(), whose data the acceptor reads. It begins to accept. */
+void vl_acceptor_child_begin(void);
+/* Returns 1 if the acceptor is a thread of this child: it handles timers. Any thread. */
+int vl_acceptor_is_thread(void);
+
+/* --- one child for all (vl_prefork.c) --------------------------------------- */
+
 /* Makes the epoll set, the classifier and the table of connections. is_prefork: this child
  * accepts for all children of the prefork MPM. Returns pass_fd (vl_newconn_child_init()), or
  * -1 if there are not enough descriptors. */
 int vl_acceptor_open(int is_prefork);
-/* Makes the acceptor watch vl_lease_input_fd(). After vl_lease_child_init(). */
-void vl_acceptor_watch_leases(void);
 /* vl_acceptor_run() cannot be called, because of rv: closes what was opened, and logs
  * that the acceptor cannot work in this child, with the consequence. pass_fd -1: nothing
  * was opened. */
 void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence);
-
-/* Accepts connections until the MPM has closed its listeners, or vl_acceptor_stop() was
- * called. Then it closes the real listeners, transfers or answers the connections here
- * in at most 3 s, and returns. Where leases are granted it returns when the child ends.
+/* Accepts connections until the MPM has closed its listeners, or the child ends. Then it closes the
+ * real listeners, transfers or answers the connections here in at most 3 s, or 0.2 s if all children
+ * end now (SIGTERM, SIGHUP), and returns. Where leases are granted it returns when the child ends.
  * Prefork: it also returns when the server is dormant and all connections here have passed to
  * other children; it may be called again then.
  * signals: signal mask while it sleeps, or NULL. */
 void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals);
-/* Any thread: vl_acceptor_run() is to return soon. Returns 0 if the acceptor cannot be
- * woken. */
-int vl_acceptor_stop(void);
-/* Any thread: the MPM is about to close its listeners, so a sleeping acceptor looks for that from now
- * on. at_once: all children of the server end now (SIGTERM, SIGHUP), so what vl_acceptor_run() does at
- * its end takes 0.2 s at most. */
-void vl_acceptor_expect_end(int at_once);
-/* Returns 1 after vl_acceptor_stop(). Any thread. */
-int vl_acceptor_is_stopping(void);
-
-/* The watchdog: a thread that handles timers while the acceptor is stalled. If no thread can be
- * created the child has none. vl_acceptor_stop_watchdog() returns when it has ended. */
-void vl_acceptor_start_watchdog(void);
-void vl_acceptor_stop_watchdog(void);
-/* Transfers connections that the MPM took and no worker has begun. The acceptor's thread
- * and the MPM's threads have ended. */
-void vl_acceptor_transfer_unbegun(void);
-
 /* Logs, at most once a minute, that connections from other children stay queued because
  * this child has no descriptors left. One thread of a child calls it. */
 void vl_acceptor_warn_full(void);

@@ -361,8 +361,7 @@ int *vl_listener_child_placeholders(int pass_fd)
 
 void vl_listener_child_discard(const int *placeholders)
 {
-    if (placeholders)
-        close_placeholders(placeholders, count_all());
+    close_placeholders(placeholders, count_all());
 }
 
 static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)

@@ -2,11 +2,11 @@
 #ifndef VL_LISTENER_H
 #define VL_LISTENER_H
 
-/* The listening sockets of Apache: the acceptor (vl_accept.h) gets the real ones, and
+/* The listening sockets of Apache: the acceptor (vl_acceptor.h) gets the real ones, and
  * the MPM gets a placeholder for each.
  * Owns ap_listeners and its accept functions in a child process, from child_init on.
  * There is no lock: they change before the MPM accepts.
- * vl_accept.c and vl_prefork.c are the callers. */
+ * vl_acceptor.c and vl_prefork.c are the callers; vl_accept.c asks what there is. */
 
 #include <sys/socket.h>
 
@@ -47,12 +47,12 @@ void vl_listener_use_one_bucket(apr_pool_t *pconf);
  * so that Apache resets it in a configuration without this module. */
 void vl_listener_open_logs(void);
 
-/* --- the acceptor is a thread (vl_accept.c) ------------------------------- */
+/* --- the acceptor is a thread (vl_acceptor.c) ------------------------------- */
 
 /* Returns a placeholder for each listener for HTTP, or NULL if there are not enough
  * descriptors. pass_fd: readable while a connection is to be passed to the MPM. */
 int *vl_listener_child_placeholders(int pass_fd);
-/* Closes placeholders that are not used. NULL: there are none. */
+/* Closes placeholders that are not used. */
 void vl_listener_child_discard(const int *placeholders);
 /* Gives the placeholders to the MPM, and the real sockets to ret_listeners. */
 void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_listeners);

@@ -1,8 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new connection, until the MPM gets it: the table of connections and their states, what the
- * acceptor reads of them, the queue for a slot, deadlines, and connections that end without the MPM.
- * vl_newconn_out.c has the ways out of this child. */
-#include "accept/vl_newconn_int.h"
+/* A new connection, from accept() until a worker begins with it: the table of connections and their
+ * states, what the acceptor reads of them, the queue for a slot, deadlines, and the ways out: to the
+ * MPM, to another child process, or closed here.
+ *
+ * The table owns the records, their descriptors until the MPM gets them, the list and the timer of
+ * each state, the events that the epoll set reports, and the eventfd that tells the MPM of
+ * connections. The descriptor of a connection that is passed to the MPM belongs to the MPM. The
+ * record stays until a worker begins with the connection, because a child that stops may have to
+ * transfer connections that no worker has begun.
+ *
+ * Invariants, under vl_waiters_lock(), which functions that end in _locked need:
+ *   - each record is in exactly one state, and on the list of that state;
+ *   - a timer is set in INCOMPLETE_HEAD, QUEUED and LINGERING only;
+ *   - a connection is QUEUED if and only if its waiter is in vl_waiters.h;
+ *   - pass_fd is readable while FOR_MPM is not empty;
+ *   - a record that is in the epoll set is freed by the acceptor only, after the events
+ *     that it works on. */
+#include "accept/vl_newconn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +29,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <apr_portable.h>
+#include <apr_ring.h>
+#include <apr_strings.h>
+
+#include "accept/vl_child.h"
 #include "accept/vl_classify.h"
 #include "accept/vl_rescue.h"
+#include "base/vl_client.h"
 #include "base/vl_clock.h"
+#include "base/vl_wheel.h"
+#include "config/vl_conf.h"
 #include "config/vl_headtime.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
@@ -46,7 +68,109 @@
  * delayed. */
 #define DRAIN_SIZE (1 << 16)
 
-child_newconns_t *vl_newconns;
+/* The event MPM waits as long for the client after it has closed an idle connection
+ * (SECONDS_TO_LINGER). */
+#define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
+
+static const char conninfo_key[] = "vhostlimit";
+
+/* States of a connection, and what changes them:
+ *
+ *   new             --accept() or transfer-----------> CLASSIFYING
+ *   new             --last answer sent by a worker---> LINGERING
+ *   CLASSIFYING     --head incomplete----------------> INCOMPLETE_HEAD
+ *                   --site has a limit---------------> QUEUED
+ *                   --not limited, partial head------> FOR_MPM
+ *                   --closed without any input-------> RELEASED
+ *   INCOMPLETE_HEAD --input or close-----------------> CLASSIFYING
+ *                   --too late, no request line------> LINGERING
+ *                   --too late-----------------------> FOR_MPM
+ *                   --input while acceptor stalls----> FOR_MPM
+ *   QUEUED          --granted or refused-------------> FOR_MPM
+ *                   --client has gone----------------> RELEASED
+ *   FOR_MPM         --MPM asks for a connection------> IN_MPM
+ *                   --relayed to a prefork child-----> RELEASED
+ *                   --MPM stalled, slot returned-----> QUEUED
+ *                   --client has gone----------------> RELEASED
+ *   IN_MPM          --worker begins, or pool ends----> RELEASED
+ *   TRANSFER_FAILED --next vl_newconn_after_events()-------> CLASSIFYING
+ *                   --input while acceptor stalls----> FOR_MPM
+ *   LINGERING       --client closes, or time is up---> RELEASED
+ *   RELEASED        --next vl_newconn_after_events()-------> freed
+ *
+ * A transfer to another child, or a shortage of descriptors, also ends a state in
+ * RELEASED. A transfer that fails ends in TRANSFER_FAILED, with a new record. When the
+ * last child stops, connections are answered and become LINGERING. */
+typedef enum {
+    CLASSIFYING,                    /* the acceptor reads its first bytes */
+    INCOMPLETE_HEAD,                /* waits for the rest of the head */
+    QUEUED,                         /* queued, or deferred because the queue is full
+                                     * (vl_waiters.h) */
+    FOR_MPM,                        /* the MPM takes it next: granted, refused, not
+                                     * limited, or its site cannot be found */
+    IN_MPM,                         /* the MPM has it; no worker has begun with it */
+    TRANSFER_FAILED,                /* no other child took it; the acceptor classifies it
+                                     * again */
+    LINGERING,                      /* answered and shut down; waits until the client
+                                     * closes */
+    RELEASED,                       /* its descriptor is no longer used here; the record
+                                     * waits to be freed */
+    STATES
+} state_e;
+
+/* What the epoll set reports of a connection. */
+typedef enum {
+    NOT_WATCHED,
+    WATCHED_FOR_CLOSE,              /* an event when the client closes */
+    WATCHED_FOR_INPUT               /* an event also when the client sends */
+} watched_e;
+
+struct vl_newconn_t {
+    vl_waiter_t waiter;             /* first member: a waiter pointer is cast to its
+                                     * connection */
+    APR_RING_ENTRY(vl_newconn_t) link;  /* on the list of its state */
+    state_e state;
+    vl_timer_t timer;               /* set in INCOMPLETE_HEAD, QUEUED and LINGERING */
+    int fd;
+    int watched;                    /* watched_e: its state in the epoll set */
+    int ready;                      /* the first request can be read at once */
+    int http2;                      /* begins with the preface of HTTP/2 */
+    apr_int64_t head_since_us;      /* when its head began to arrive; 0: not yet */
+    apr_int64_t head_us;            /* how long that took */
+    apr_size_t head_bytes;          /* of an incomplete head, so far ... */
+    apr_size_t head_counted;        /* ... and those that MinRate counts */
+    apr_int64_t queued_since_us;    /* when it was queued in another child; 0: it was not */
+    int was_queued;                 /* it has been queued since waiter.since_us */
+    vl_grant_t grant;
+    vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
+    vl_client_t client;
+    socklen_t addr_len;             /* length of local and of remote */
+    struct sockaddr_storage local, remote;
+};
+
+APR_RING_HEAD(newconn_ring_t, vl_newconn_t);
+
+static struct newconns_t {
+    vl_wheel_t *wheel;
+    int epoll_fd;
+    struct newconn_ring_t ring[STATES];
+    apr_uint32_t count[STATES];
+    int pass_fd;                    /* eventfd, readable while FOR_MPM is not empty */
+    int signalled;                  /* pass_fd is readable */
+    apr_int64_t signalled_us;       /* when it became readable */
+    apr_int64_t mpm_polled_us;      /* when the MPM last asked for a connection */
+    int mpm_stalled;                /* see set_mpm_stalled_locked() */
+    apr_uint32_t accepted;          /* connections so far; wraps around */
+    apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
+} *here;                            /* one for each child process */
+
+/* Returns the oldest record in the state, or NULL if there is none. */
+static vl_newconn_t *first_locked(state_e state)
+{
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): free_records() removes each from its ring */
+    return APR_RING_EMPTY(&here->ring[state], vl_newconn_t, link)
+           ? NULL : APR_RING_FIRST(&here->ring[state]);
+}
 
 /* Frees the records when the child ends. The MPM closes the connections in IN_MPM later,
  * with cleanup_conninfo(), which then does nothing. */
@@ -56,7 +180,7 @@ static apr_status_t free_records(void *unused)
     vl_newconn_t *newconn;
 
     for (state = CLASSIFYING; state < STATES; state++) {
-        while ((newconn = vl_newconn_first_locked(state))) {
+        while ((newconn = first_locked(state))) {
             APR_RING_REMOVE(newconn, link);
             free(newconn);
         }
@@ -66,18 +190,18 @@ static apr_status_t free_records(void *unused)
 
 int vl_newconn_child_init(int epoll_fd)
 {
-    static child_newconns_t of_child;       /* pools of connections outlive pchild */
+    static struct newconns_t of_child;      /* pools of connections outlive pchild */
     int i;
 
-    vl_newconns = &of_child;
-    vl_newconns->wheel = vl_wheel_create(vl_child.pool, vl_clock_us());
-    vl_newconns->epoll_fd = epoll_fd;
-    vl_newconns->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    here = &of_child;
+    here->wheel = vl_wheel_create(vl_child.pool, vl_clock_us());
+    here->epoll_fd = epoll_fd;
+    here->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     for (i = 0; i < STATES; i++)
-        APR_RING_INIT(&vl_newconns->ring[i], vl_newconn_t, link);
+        APR_RING_INIT(&here->ring[i], vl_newconn_t, link);
     apr_pool_cleanup_register(vl_child.pool, NULL, free_records,
                               apr_pool_cleanup_null);
-    return vl_newconns->pass_fd;
+    return here->pass_fd;
 }
 
 /* --- the lists of the states ---------------------------------------------- */
@@ -101,12 +225,12 @@ static void unlink_locked(vl_newconn_t *newconn)
 {
     vl_wheel_clear(&newconn->timer);
     APR_RING_REMOVE(newconn, link);
-    vl_newconns->count[newconn->state]--;
+    here->count[newconn->state]--;
 }
 
-/* All processes use the same clock (vl_clock.h), so the times are valid in another
- * child. */
-vl_passed_t vl_newconn_known(const vl_newconn_t *newconn)
+/* Returns what another child needs to know of the connection. All processes use the same
+ * clock (vl_clock.h), so the times are valid there. */
+static vl_passed_t known_of(const vl_newconn_t *newconn)
 {
     vl_passed_t known = { 0 };
 
@@ -125,11 +249,11 @@ static void enter_locked(vl_newconn_t *newconn, state_e state)
     vl_passed_t known;
 
     newconn->state = state;
-    APR_RING_INSERT_TAIL(&vl_newconns->ring[state], newconn, vl_newconn_t, link);
-    vl_newconns->count[state]++;
+    APR_RING_INSERT_TAIL(&here->ring[state], newconn, vl_newconn_t, link);
+    here->count[state]++;
     if (state == INCOMPLETE_HEAD || state == QUEUED || state == FOR_MPM
         || state == TRANSFER_FAILED) {
-        known = vl_newconn_known(newconn);
+        known = known_of(newconn);
         vl_rescue_note(newconn->fd, &known);
     }
     else if (state != IN_MPM) {         /* where it is noted as it was FOR_MPM */
@@ -137,7 +261,8 @@ static void enter_locked(vl_newconn_t *newconn, state_e state)
     }
 }
 
-void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state)
+/* Moves a record to another state and clears its timer. */
+static void move_locked(vl_newconn_t *newconn, state_e state)
 {
     unlink_locked(newconn);
     enter_locked(newconn, state);
@@ -146,15 +271,8 @@ void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state)
 /* The same, and sets its timer. */
 static void move_until_locked(vl_newconn_t *newconn, state_e state, apr_int64_t until_us)
 {
-    vl_newconn_move_locked(newconn, state);
-    vl_wheel_set(vl_newconns->wheel, &newconn->timer, until_us);
-}
-
-vl_newconn_t *vl_newconn_first_locked(state_e state)
-{
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): free_records() removes each from its ring */
-    return APR_RING_EMPTY(&vl_newconns->ring[state], vl_newconn_t, link)
-           ? NULL : APR_RING_FIRST(&vl_newconns->ring[state]);
+    move_locked(newconn, state);
+    vl_wheel_set(here->wheel, &newconn->timer, until_us);
 }
 
 /* --- the epoll set -------------------------------------------------------- */
@@ -169,20 +287,9 @@ static int watch_locked(vl_newconn_t *newconn, apr_uint32_t how)
 
     if (newconn->watched == WATCHED_FOR_INPUT && how)
         return 1;
-    if (!epoll_ctl(vl_newconns->epoll_fd, op, newconn->fd, &ev))
+    if (!epoll_ctl(here->epoll_fd, op, newconn->fd, &ev))
         newconn->watched = WATCHED_FOR_INPUT;
     return newconn->watched == WATCHED_FOR_INPUT;
-}
-
-/* Watches a QUEUED connection only for its close. Does nothing if it is watched
- * already. */
-static void watch_close_locked(vl_newconn_t *newconn)
-{
-    struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = newconn } };
-
-    if (!newconn->watched
-        && !epoll_ctl(vl_newconns->epoll_fd, EPOLL_CTL_ADD, newconn->fd, &ev))
-        newconn->watched = WATCHED_FOR_CLOSE;
 }
 
 /* --- the ends of a connection here ---------------------------------------- */
@@ -193,15 +300,18 @@ static void pass_locked(vl_newconn_t *newconn)
 {
     apr_uint64_t one = 1;
 
-    vl_newconn_move_locked(newconn, FOR_MPM);
-    if (!vl_newconns->signalled) {
-        vl_newconns->signalled = write(vl_newconns->pass_fd, &one, sizeof(one))
+    move_locked(newconn, FOR_MPM);
+    if (!here->signalled) {
+        here->signalled = write(here->pass_fd, &one, sizeof(one))
                                  == sizeof(one);
-        vl_newconns->signalled_us = vl_clock_us();
+        here->signalled_us = vl_clock_us();
     }
 }
 
-void vl_newconn_release_locked(vl_newconn_t *newconn)
+/* Gives up the record and leaves its descriptor to the caller. A record that was not
+ * watched is freed. Another one may be among the events that the acceptor works on, so
+ * it becomes RELEASED and vl_newconn_after_events() frees it. */
+static void release_locked(vl_newconn_t *newconn)
 {
     vl_rescue_forget(newconn->fd);
     if (newconn->conninfo)
@@ -212,32 +322,35 @@ void vl_newconn_release_locked(vl_newconn_t *newconn)
         free(newconn);
         return;
     }
-    epoll_ctl(vl_newconns->epoll_fd, EPOLL_CTL_DEL, newconn->fd, NULL);
-    vl_newconn_move_locked(newconn, RELEASED);
+    epoll_ctl(here->epoll_fd, EPOLL_CTL_DEL, newconn->fd, NULL);
+    move_locked(newconn, RELEASED);
 }
 
-void vl_newconn_close_locked(vl_newconn_t *newconn)
+/* The same as release_locked(), and closes the descriptor. */
+static void close_locked(vl_newconn_t *newconn)
 {
     int fd = newconn->fd;
 
-    vl_newconn_release_locked(newconn);
+    release_locked(newconn);
     close(fd);
 }
 
-void vl_newconn_linger_locked(vl_newconn_t *newconn, apr_int64_t linger_us)
+/* Shuts down the connection and moves it to LINGERING, for linger_us at most. Closes it
+ * if it cannot be watched. */
+static void linger_locked(vl_newconn_t *newconn, apr_int64_t linger_us)
 {
     shutdown(newconn->fd, SHUT_WR);
     if (watch_locked(newconn, 0))
         move_until_locked(newconn, LINGERING, vl_clock_us() + linger_us);
     else
-        vl_newconn_close_locked(newconn);
+        close_locked(newconn);
 }
 
 /* Closes the oldest LINGERING connections until one more fits the limit. */
 static void limit_lingering_locked(void)
 {
-    while (vl_newconns->count[LINGERING] >= vl_child.max_lingering)
-        vl_newconn_close_locked(vl_newconn_first_locked(LINGERING));
+    while (here->count[LINGERING] >= vl_child.max_lingering)
+        close_locked(first_locked(LINGERING));
 }
 
 /* --- connections that end without the MPM ------------------------------------ */
@@ -248,13 +361,13 @@ void vl_newconn_measure_refusals(apr_int64_t cpu_us)
 {
     static apr_int64_t last_us;
     static apr_uint32_t last_accepted;
-    apr_uint32_t n = vl_newconns->accepted - last_accepted;
+    apr_uint32_t n = here->accepted - last_accepted;
 
     if (last_us && n < MEASURE_MIN)
         return;
     if (last_us)
-        vl_newconns->refusal_us = vl_average(
-            vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US,
+        here->refusal_us = vl_average(
+            here->refusal_us ? here->refusal_us : REFUSAL_US,
             (apr_uint64_t)(cpu_us - last_us) / n);
     last_us = cpu_us;
     last_accepted += n;
@@ -294,19 +407,7 @@ static void time_out_locked(vl_newconn_t *newconn)
     }
     discard_input(newconn->fd);
     limit_lingering_locked();
-    vl_newconn_linger_locked(newconn, SHORT_LINGER_US);
-}
-
-/* Refuses a connection with a reset, because descriptors are short. The refusal is counted and
- * charged to the account. */
-static void reset_locked(vl_newconn_t *newconn)
-{
-    const struct linger reset = { 1, 0 };
-
-    vl_slot_reset(vl_child.shm, newconn->waiter.account,
-                  vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US);
-    setsockopt(newconn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    vl_newconn_close_locked(newconn);
+    linger_locked(newconn, SHORT_LINGER_US);
 }
 
 int vl_newconn_linger(int fd, apr_int64_t linger_us)
@@ -322,7 +423,7 @@ int vl_newconn_linger(int fd, apr_int64_t linger_us)
     vl_waiters_lock();
     limit_lingering_locked();
     enter_locked(newconn, CLASSIFYING);
-    vl_newconn_linger_locked(newconn, linger_us);
+    linger_locked(newconn, linger_us);
     vl_waiters_unlock();
     /* The acceptor may sleep without an end. */
     if (vl_engage_is_dormant(vl_child.shm))
@@ -370,8 +471,8 @@ void vl_newconn_let_calls(void)
     int port;
 
     vl_waiters_lock();
-    for (newconn = APR_RING_FIRST(&vl_newconns->ring[QUEUED]);
-         newconn != APR_RING_SENTINEL(&vl_newconns->ring[QUEUED], vl_newconn_t, link);
+    for (newconn = APR_RING_FIRST(&here->ring[QUEUED]);
+         newconn != APR_RING_SENTINEL(&here->ring[QUEUED], vl_newconn_t, link);
          newconn = next) {
         next = APR_RING_NEXT(newconn, link);
         port = own_port(newconn);
@@ -417,22 +518,28 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
 
 apr_uint32_t vl_newconn_queued(void)
 {
-    return __atomic_load_n(&vl_newconns->count[QUEUED], __ATOMIC_RELAXED);
+    return __atomic_load_n(&here->count[QUEUED], __ATOMIC_RELAXED);
 }
 
-vl_newconn_t *vl_newconn_unqueue_locked(int queued)
+/* Removes a connection from the queues and returns it, a queued one if there is any.
+ * queued 1: returns no deferred one. Returns NULL if there is none. */
+static vl_newconn_t *unqueue_locked(int queued)
 {
     return (vl_newconn_t *)vl_waiters_evict_locked(done_locked, queued);
 }
 
-void vl_newconn_set_mpm_stalled_locked(int stalled)
+/* The MPM takes no connections, or takes them again. While it is stalled, this child is
+ * granted nothing. */
+static void set_mpm_stalled_locked(int stalled)
 {
-    vl_newconns->mpm_stalled = stalled;
+    here->mpm_stalled = stalled;
     vl_shm_child_pause(vl_child.shm, stalled);
     vl_waiters_take_locked();
 }
 
-void vl_newconn_return_grant_locked(vl_grant_t *grant)
+/* Returns the slot and the thread of a grant. The child is paused, so that it is
+ * granted nothing in exchange. */
+static void return_grant_locked(vl_grant_t *grant)
 {
     if (grant->holds)
         vl_slot_end(vl_child.shm, &grant->ticket, NULL);
@@ -460,18 +567,19 @@ static void drop_gone_locked(vl_newconn_t *newconn)
     if (newconn->state == QUEUED)
         vl_waiters_remove_locked(&newconn->waiter);
     else
-        vl_newconn_return_grant_locked(&newconn->grant);
-    vl_newconn_close_locked(newconn);
+        return_grant_locked(&newconn->grant);
+    close_locked(newconn);
     vl_waiters_take_locked();
 }
 
-/* Connections that were queued for a short time are not checked, because the check is a
- * system call. */
-vl_newconn_t *vl_newconn_first_for_mpm_locked(void)
+/* Returns the first connection in FOR_MPM whose client is still there, or NULL. Drops the
+ * connections before it. Those that were queued for a short time are not checked, because the
+ * check is a system call. */
+static vl_newconn_t *first_for_mpm_locked(void)
 {
     vl_newconn_t *newconn;
 
-    while ((newconn = vl_newconn_first_locked(FOR_MPM)) && newconn->was_queued
+    while ((newconn = first_locked(FOR_MPM)) && newconn->was_queued
            && vl_clock_us() - newconn->waiter.since_us > PROBE_US
            && vl_client_is_gone(&newconn->client, newconn->fd,
                                 vl_client_events(newconn->fd)))
@@ -486,30 +594,35 @@ vl_newconn_t *vl_newconn_first_for_mpm_locked(void)
  * 1. the oldest lingering connection;
  * 2. the newest connection of the site with most queued connections here, if their
  *    number is at least that of connections with incomplete heads, and at least that
- *    of connections with leases; so a flood closes its own connections;
+ *    of connections with leases; so a flood closes its own connections. It is refused
+ *    with a reset. The refusal is counted and charged to the account;
  * 3. a connection that the MPM has (vl_lease_close_one_locked());
  * 4. the oldest connection with an incomplete head. */
 static vl_freed_e close_one_locked(void)
 {
-    vl_newconn_t *newconn = vl_newconn_first_locked(LINGERING);
+    const struct linger reset = { 1, 0 };
+    vl_newconn_t *newconn = first_locked(LINGERING);
     apr_uint32_t waiting;
     vl_waiter_t *newest;
 
     if (!newconn) {
         newest = vl_waiters_newest_of_longest_locked(done_locked, &waiting);
-        if (newest && waiting >= vl_newconns->count[INCOMPLETE_HEAD]
+        if (newest && waiting >= here->count[INCOMPLETE_HEAD]
             && waiting >= vl_lease_descriptors()) {
             vl_waiters_remove_locked(newest);
-            reset_locked((vl_newconn_t *)newest);
+            newconn = (vl_newconn_t *)newest;
+            vl_slot_reset(vl_child.shm, newest->account, here->refusal_us ? here->refusal_us : REFUSAL_US);
+            setsockopt(newconn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+            close_locked(newconn);
             return VL_FREED;
         }
         if (vl_lease_close_one_locked())
             return VL_FREED_SOON;
-        newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
+        newconn = first_locked(INCOMPLETE_HEAD);
     }
     if (!newconn)
         return VL_FREED_NONE;
-    vl_newconn_close_locked(newconn);
+    close_locked(newconn);
     return VL_FREED;
 }
 
@@ -529,7 +642,7 @@ static apr_uint32_t descriptors_locked(void)
     int i;
 
     for (i = 0; i < STATES; i++)
-        all += i == IN_MPM || i == RELEASED ? 0 : vl_newconns->count[i];
+        all += i == IN_MPM || i == RELEASED ? 0 : here->count[i];
     return all;
 }
 
@@ -624,12 +737,12 @@ static void classify(vl_newconn_t *newconn, int at_end)
         break;
     case VL_CLASSIFY_NOTHING:
         if (at_end)
-            vl_newconn_close_locked(newconn);
+            close_locked(newconn);
         else
             wait_for_head_locked(newconn, &found);
         break;
     case VL_CLASSIFY_CLOSED:
-        vl_newconn_close_locked(newconn);
+        close_locked(newconn);
         break;
     }
     vl_waiters_unlock();
@@ -665,7 +778,7 @@ static void add(vl_newconn_t *newconn, state_e state)
         /* The rest of the descriptors is for the MPM's threads. */
         if (descriptors_locked() / 2 > vl_child.max_lingering)
             close_one_locked();
-        vl_newconns->accepted++;
+        here->accepted++;
     }
     enter_locked(newconn, state);
     vl_waiters_unlock();
@@ -712,12 +825,12 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
     vl_waiters_lock();
     switch (newconn->state) {
     case INCOMPLETE_HEAD:
-        vl_newconn_move_locked(newconn, CLASSIFYING);
+        move_locked(newconn, CLASSIFYING);
         classify_again = 1;
         break;
     case LINGERING:
         if (!discard_input(newconn->fd))
-            vl_newconn_close_locked(newconn);
+            close_locked(newconn);
         break;
     case QUEUED:
         if (vl_client_is_gone(&newconn->client, newconn->fd, events))
@@ -736,13 +849,13 @@ void vl_newconn_after_events(void)
     vl_newconn_t *newconn;
 
     vl_waiters_lock();
-    while ((newconn = vl_newconn_first_locked(TRANSFER_FAILED))) {
-        vl_newconn_move_locked(newconn, CLASSIFYING);
+    while ((newconn = first_locked(TRANSFER_FAILED))) {
+        move_locked(newconn, CLASSIFYING);
         vl_waiters_unlock();
         classify(newconn, 0);
         vl_waiters_lock();
     }
-    while ((newconn = vl_newconn_first_locked(RELEASED))) {
+    while ((newconn = first_locked(RELEASED))) {
         unlink_locked(newconn);
         free(newconn);
     }
@@ -755,13 +868,15 @@ static void expired_locked(vl_timer_t *timer)
 {
     vl_newconn_t *newconn = (vl_newconn_t *)(void *)
         ((char *)timer - offsetof(vl_newconn_t, timer));
+    struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = newconn } };
 
     if (newconn->state == INCOMPLETE_HEAD)
         time_out_locked(newconn);
-    else if (newconn->state == QUEUED)
-        watch_close_locked(newconn);
-    else
-        vl_newconn_close_locked(newconn);
+    else if (newconn->state == LINGERING)
+        close_locked(newconn);
+    /* A QUEUED one is watched for its close from now on. */
+    else if (!newconn->watched && !epoll_ctl(here->epoll_fd, EPOLL_CTL_ADD, newconn->fd, &ev))
+        newconn->watched = WATCHED_FOR_CLOSE;
 }
 
 /* Returns the slots that a stalled MPM does not use. A connection that loses its slot is
@@ -769,7 +884,7 @@ static void expired_locked(vl_timer_t *timer)
  * its queue. This child is granted nothing, so no other record moves meanwhile. */
 static void return_grants_locked(void)
 {
-    struct newconn_ring_t *passing = &vl_newconns->ring[FOR_MPM];
+    struct newconn_ring_t *passing = &here->ring[FOR_MPM];
     vl_newconn_t *newconn, *before;
 
     for (newconn = APR_RING_LAST(passing);
@@ -777,9 +892,9 @@ static void return_grants_locked(void)
          newconn = before) {
         before = APR_RING_PREV(newconn, link);
         if (newconn->grant.holds) {
-            vl_newconn_return_grant_locked(&newconn->grant);
+            return_grant_locked(&newconn->grant);
             newconn->was_queued = 1;
-            vl_newconn_move_locked(newconn, QUEUED);
+            move_locked(newconn, QUEUED);
             vl_waiters_put_back_locked(&newconn->waiter);
         }
     }
@@ -795,22 +910,22 @@ int vl_newconn_tick(apr_int64_t now_us)
     vl_waiters_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
     vl_waiters_refill_locked();
     vl_waiters_take_locked();
-    vl_wheel_turn(vl_newconns->wheel, now_us, expired_locked);
+    vl_wheel_turn(here->wheel, now_us, expired_locked);
     /* The MPM has stopped accepting, because its connections or its threads are at their limit. */
-    if (!vl_newconns->mpm_stalled && vl_newconn_first_locked(FOR_MPM)
-        && vl_newconns->mpm_polled_us <= now_us - MPM_STALLED_US
-        && vl_newconns->signalled_us <= now_us - MPM_STALLED_US) {
-        vl_newconn_set_mpm_stalled_locked(1);
+    if (!here->mpm_stalled && first_locked(FOR_MPM)
+        && here->mpm_polled_us <= now_us - MPM_STALLED_US
+        && here->signalled_us <= now_us - MPM_STALLED_US) {
+        set_mpm_stalled_locked(1);
         return_grants_locked();
     }
-    mpm_stalled = vl_newconns->mpm_stalled;
+    mpm_stalled = here->mpm_stalled;
     vl_waiters_unlock();
     return mpm_stalled;
 }
 
 static void pass_with_input_locked(state_e state)
 {
-    struct newconn_ring_t *in = &vl_newconns->ring[state];
+    struct newconn_ring_t *in = &here->ring[state];
     vl_newconn_t *newconn, *next;
     char byte;
 
@@ -829,9 +944,9 @@ void vl_newconn_pass_all(void)
     vl_newconn_t *newconn;
 
     vl_waiters_lock();
-    while ((newconn = vl_newconn_first_locked(INCOMPLETE_HEAD))
-           || (newconn = vl_newconn_first_locked(TRANSFER_FAILED))
-           || (newconn = vl_newconn_unqueue_locked(0))) {
+    while ((newconn = first_locked(INCOMPLETE_HEAD))
+           || (newconn = first_locked(TRANSFER_FAILED))
+           || (newconn = unqueue_locked(0))) {
         clear_grant(newconn);
         pass_locked(newconn);
     }
@@ -845,4 +960,300 @@ int vl_newconn_tick_while_stalled(apr_int64_t now_us)
     pass_with_input_locked(TRANSFER_FAILED);
     vl_waiters_unlock();
     return vl_newconn_tick(now_us);
+}
+
+/* --- the MPM's listener --------------------------------------------------- */
+
+/* The MPM asks for connections. */
+static void mpm_asks_locked(void)
+{
+    here->mpm_polled_us = vl_clock_us();
+    if (here->mpm_stalled)
+        set_mpm_stalled_locked(0);
+}
+
+int vl_newconn_for_mpm(void)
+{
+    return __atomic_load_n(&here->signalled, __ATOMIC_RELAXED);
+}
+
+/* The MPM takes one socket per call, so pass_fd stays readable until the list is
+ * empty. */
+vl_newconn_t *vl_newconn_next(void)
+{
+    vl_newconn_t *newconn;
+    apr_uint64_t count;
+
+    vl_waiters_lock();
+    mpm_asks_locked();
+    newconn = first_for_mpm_locked();
+    if (newconn)
+        move_locked(newconn, IN_MPM);
+    else if (here->signalled
+             && read(here->pass_fd, &count, sizeof(count)) == sizeof(count))
+        here->signalled = 0;
+    vl_waiters_unlock();
+    return newconn;
+}
+
+/* Releases the record, once a worker has begun with the connection or its pool is
+ * destroyed. */
+static void release_record(vl_conninfo_t *conninfo)
+{
+    vl_waiters_lock();
+    if (conninfo->newconn)
+        release_locked(conninfo->newconn);
+    vl_waiters_unlock();
+}
+
+/* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
+ * the connection still holds. When the child process exits, pools of connections outlive
+ * the child's pool; what the child held has been returned by then. */
+static apr_status_t cleanup_conninfo(void *data)
+{
+    vl_conninfo_t *conninfo = data;
+
+    if (vl_child.ended)
+        return APR_SUCCESS;
+    if (conninfo->grant.holds)
+        vl_waiters_end(&conninfo->grant.ticket, NULL);
+    if (conninfo->grant.occupies)
+        vl_slot_unoccupy(vl_child.shm, conninfo->grant.ticket.account);
+    conninfo->grant.holds = conninfo->grant.occupies = 0;
+    release_record(conninfo);
+    return APR_SUCCESS;
+}
+
+static vl_conninfo_t *conninfo_make(apr_pool_t *p, const vl_grant_t *grant,
+                                    int ready)
+{
+    vl_conninfo_t *conninfo = apr_pcalloc(p, sizeof(*conninfo));
+
+    conninfo->grant = *grant;
+    conninfo->ready = ready;
+    apr_pool_cleanup_register(p, conninfo, cleanup_conninfo,
+                              apr_pool_cleanup_null);
+    return conninfo;
+}
+
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
+                                struct sockaddr_storage *remote, apr_pool_t *p,
+                                apr_socket_t **ret_sock)
+{
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
+        local->ss_family, SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+
+    if (rv != APR_SUCCESS)
+        close(fd);
+    return rv;
+}
+
+apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
+                               apr_socket_t **ret_sock)
+{
+    apr_status_t rv = make_socket(newconn->fd, &newconn->local,
+                                  &newconn->remote, p, ret_sock);
+    vl_conninfo_t *conninfo = conninfo_make(p, &newconn->grant, newconn->ready);
+
+    if (newconn->was_queued)
+        conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+    conninfo->http2 = newconn->http2;
+    conninfo->hello_us = newconn->head_us;
+    vl_waiters_lock();
+    conninfo->newconn = newconn;
+    newconn->conninfo = conninfo;
+    vl_waiters_unlock();
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
+    else
+        release_record(conninfo);
+    return rv;
+}
+
+/* --- the MPM in another process ------------------------------------------- */
+
+static apr_status_t relay_one_locked(vl_newconn_t *newconn)
+{
+    vl_item_t item = { .grant = newconn->grant, .ready = newconn->ready,
+                       .addr_len = newconn->addr_len,
+                       .local = newconn->local, .remote = newconn->remote };
+    apr_status_t rv;
+
+    if (newconn->was_queued)
+        item.grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+    rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
+                                newconn->fd);
+    if (rv == APR_SUCCESS)
+        close_locked(newconn);
+    return rv;
+}
+
+void vl_newconn_relay(void)
+{
+    vl_newconn_t *newconn;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_waiters_lock();
+    while (rv == APR_SUCCESS && (newconn = first_for_mpm_locked()))
+        rv = relay_one_locked(newconn);
+    if (rv == APR_SUCCESS)
+        mpm_asks_locked();
+    vl_waiters_unlock();
+}
+
+apr_status_t vl_newconn_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+                                       apr_socket_t **ret_sock)
+{
+    vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
+    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
+                                  ret_sock);
+    vl_conninfo_t *conninfo = conninfo_make(p, &item->grant, item->ready);
+
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
+    return rv;
+}
+
+/* --- its workers ---------------------------------------------------------- */
+
+vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock)
+{
+    void *data = NULL;
+
+    if (apr_socket_data_get(&data, conninfo_key, sock) != APR_SUCCESS || !data)
+        return NULL;
+    release_record(data);
+    return data;
+}
+
+int vl_newconn_return(int fd)
+{
+    const vl_passed_t new = { 0 };
+    int sent;
+
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    sent = vl_transfer_send(vl_child.transfer_pair, &fd, &new, 1) == APR_SUCCESS;
+    close(fd);
+    if (sent)
+        vl_dispatch_wake_self(vl_child.shm);
+    return sent;
+}
+
+/* --- other children ---------------------------------------------------------- */
+
+/* Returns a connection that waits here, without a grant, or NULL. */
+static vl_newconn_t *find_waiting_locked(void)
+{
+    vl_newconn_t *newconn = first_locked(INCOMPLETE_HEAD);
+
+    if (!newconn)
+        newconn = first_locked(TRANSFER_FAILED);
+    if (!newconn && (newconn = first_locked(FOR_MPM)))
+        return_grant_locked(&newconn->grant);
+    return newconn ? newconn : unqueue_locked(0);
+}
+
+/* The descriptor is the MPM's, so the transfer gets a duplicate.  Without a free descriptor the
+ * connection stays where it is, and the batch ends: the next one has the descriptors of this
+ * one. */
+static vl_newconn_t *find_unbegun_locked(void)
+{
+    vl_newconn_t *newconn = first_locked(IN_MPM);
+    int fd = newconn ? fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+    if (fd < 0)
+        return NULL;
+    return_grant_locked(&newconn->grant);
+    vl_rescue_forget(newconn->fd);
+    newconn->fd = fd;
+    return newconn;
+}
+
+/* Returns a connection that the MPM has not taken yet and that has been passed without being admitted (the
+ * site is not limited or is in DryRun, the request is exempt, or the head is not complete), or NULL. More of
+ * them can wait than this child has threads. */
+static vl_newconn_t *find_ungranted_locked(void)
+{
+    vl_newconn_t *newconn;
+
+    APR_RING_FOREACH(newconn, &here->ring[FOR_MPM], vl_newconn_t, link) {
+        if (!newconn->grant.holds && !newconn->grant.occupies && !newconn->grant.refused)
+            return newconn;
+    }
+    return NULL;
+}
+
+static vl_newconn_t *find_locked(vl_take_e which)
+{
+    vl_newconn_t *newconn;
+
+    switch (which) {
+    case VL_TAKE_WAITING:
+        return find_waiting_locked();
+    case VL_TAKE_QUEUED:
+        newconn = find_ungranted_locked();
+        return newconn ? newconn : unqueue_locked(1);
+    case VL_TAKE_UNBEGUN:
+        break;
+    }
+    return find_unbegun_locked();
+}
+
+void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
+{
+    vl_newconn_t *newconn;
+    apr_size_t n;
+
+    vl_waiters_lock();
+    if (which == VL_TAKE_WAITING)
+        set_mpm_stalled_locked(1);
+    for (n = 0; n < max && (newconn = find_locked(which)); n++) {
+        ret_batch->fds[n] = newconn->fd;
+        ret_batch->passed[n] = known_of(newconn);
+        release_locked(newconn);
+    }
+    ret_batch->n = n;
+    vl_waiters_unlock();
+}
+
+/* Answers a request that was read with 503, because no other child is left. */
+static void answer_503_locked(vl_newconn_t *newconn)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+    if (newconn->ready
+        && send(newconn->fd, answer, sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        close_locked(newconn);
+    else
+        linger_locked(newconn, SHORT_LINGER_US);
+}
+
+void vl_newconn_answer_all(void)
+{
+    vl_newconn_t *newconn;
+
+    vl_waiters_lock();
+    while ((newconn = find_waiting_locked()))
+        answer_503_locked(newconn);
+    vl_waiters_unlock();
+}
+
+apr_uint32_t vl_newconn_count(void)
+{
+    apr_uint32_t n;
+
+    vl_waiters_lock();
+    n = here->count[INCOMPLETE_HEAD] + here->count[QUEUED]
+        + here->count[FOR_MPM] + here->count[TRANSFER_FAILED]
+        + here->count[LINGERING];
+    vl_waiters_unlock();
+    return n;
 }

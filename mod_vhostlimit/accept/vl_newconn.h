@@ -5,8 +5,7 @@
 /* New connections from accept() until a worker of the MPM begins with them:
  * classification, queueing, and the ways out of this child. A queued connection costs a
  * descriptor and a small record: no thread and no pool.
- * Owns the table of these connections; vl_newconn_int.h has their states, and which
- * vl_newconn*.c does what.
+ * Owns the table of these connections; vl_newconn.c has their states.
  * The lock is vl_waiters_lock(). Each function takes it itself.
  * Callers: the acceptor (vl_acceptor.c), the MPM's listener thread (vl_listener.c), its
  * workers (request/), and the watchdog while the acceptor is stalled. */

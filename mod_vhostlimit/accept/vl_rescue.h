@@ -16,7 +16,7 @@
  *
  * This file owns the notes about descriptors. Invariant: a descriptor is noted only while it
  * is open here and none of its bytes have been read.
- * The lock is vl_waiters_lock(). The callers, vl_acceptor.c and vl_newconn*.c, hold it, except
+ * The lock is vl_waiters_lock(). The callers, vl_acceptor.c and vl_newconn.c, hold it, except
  * for a descriptor that has no record yet. vl_acceptor.c starts the process. */
 
 #include "accept/vl_transfer.h"

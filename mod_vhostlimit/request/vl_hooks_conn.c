@@ -17,6 +17,7 @@
 #include <util_filter.h>
 
 #include "accept/vl_accept.h"
+#include "accept/vl_acceptor.h"
 #include "accept/vl_classify.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_peek.h"
@@ -124,7 +125,7 @@ static void linger(conn_rec *c, const conn_t *conn)
 
     if (c->keepalive != AP_CONN_CLOSE || c->aborted || !is_cleartext(c, conn))
         return;
-    acceptor_lingers = vl_accept_keeps_time() && !vl_engage_is_dormant(vl_child.shm);
+    acceptor_lingers = vl_acceptor_is_thread() && !vl_engage_is_dormant(vl_child.shm);
     if (!acceptor_lingers && !conn->is_last)
         return;
     if (vl_has_pending_output(c))
@@ -361,7 +362,7 @@ static int begin_connection(conn_rec *c)
         refuse_hello(c, conn);
         return OK;
     }
-    if (conn->accepted != CONN_ACCEPTED || vl_engage_is_dormant(vl_child.shm) || !vl_accept_keeps_time()
+    if (conn->accepted != CONN_ACCEPTED || vl_engage_is_dormant(vl_child.shm) || !vl_acceptor_is_thread()
         || !vl_newconn_return(vl_socket_of(c))) {
         limit_handshake(c, conn);
         return DECLINED;
