@@ -41,6 +41,7 @@ static struct {
     apr_int64_t acme_since_us;      /* begin of a second, and ... */
     int acme;                       /* ... validations of ACME in it */
     int has_paths;                  /* some server has a ServerPath */
+    int has_remoteip;               /* mod_remoteip may take an address from a header line */
     char *bytes;                    /* PEEK_MAX */
 } classifier;
 
@@ -58,6 +59,7 @@ void vl_classify_child_init(void)
     apr_pool_create(&classifier.scratch, vl_child.pool);
     classifier.bytes = apr_palloc(vl_child.pool, PEEK_MAX);
     classifier.buckets = apr_bucket_alloc_create(vl_child.pool);
+    classifier.has_remoteip = vl_remoteip_is_used();
     for (s = vl_child.main_server; s; s = s->next)
         classifier.has_paths |= s->path != NULL;
 }
@@ -184,7 +186,7 @@ static int is_proxy_header_expected(apr_sockaddr_t *local, apr_sockaddr_t *remot
  * clients matters now. */
 static int must_ask_remoteip(const vl_conf_t *conf, apr_uint32_t account)
 {
-    return vl_remoteip_is_used() && conf->mode == VL_MODE_ON
+    return classifier.has_remoteip && conf->mode == VL_MODE_ON
            && (conf->exempt || conf->sharing.classes
                || conf->sharing.known == VL_KNOWN_ADDRESS
                || (conf->sharing.clients && vl_shm_is_contended(vl_child.shm, account)));
@@ -251,7 +253,7 @@ static void identify(const char *bytes, apr_size_t len, int is_complete, apr_soc
     conf = vl_conf_get(ret_found->server);
     asks_remoteip = has_head && must_ask_remoteip(conf, ret_found->account);
     if (has_head && is_plain
-        && (conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing)))
+        && (conf->needs_head || asks_remoteip))
         r = read_head((server_rec *)ret_found->server, bytes, len, local, remote);
     if (r)
         set_client(r, client);

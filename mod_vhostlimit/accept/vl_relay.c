@@ -287,9 +287,9 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
         return;
     }
     from = head->acceptor - 1;
-    vl_segment_hold_locked(shm, shm->self, account, 0, 1);
+    vl_slot_hold_locked(shm, shm->self, account, 0, 1);
     set_taken_locked(shm, item->number);
-    vl_segment_hold_locked(shm, from, account, 0, -1);
+    vl_slot_hold_locked(shm, from, account, 0, -1);
     /* The child process counts the request as any other. */
     shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;
     shm->head->calls -= (apr_uint32_t)item->grant.ticket.call;

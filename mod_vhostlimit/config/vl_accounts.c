@@ -167,9 +167,3 @@ apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
         refresh_hosts(main_server, *shm, hosts);
     return rv;
 }
-
-apr_uint32_t vl_accounts_find(vl_shm_t *shm, const vl_conf_t *conf, const char *host)
-{
-    return conf->accounts.by == VL_ACCOUNTS_HOST && conf->mode != VL_MODE_OFF
-           ? vl_hosts_find(shm, conf->account, host) : conf->account;
-}

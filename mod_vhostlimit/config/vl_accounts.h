@@ -10,6 +10,7 @@
 #include <httpd.h>
 
 #include "config/vl_conf.h"
+#include "core/vl_hosts.h"
 #include "core/vl_shm.h"
 
 /* Assigns the accounts.  shm and capacity (in accounts) describe the segment of the previous
@@ -23,6 +24,10 @@ apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
 
 /* Returns the account of a request for the host: that of the site or, with VhostLimitAccounts
  * Host, that of the host (vl_hosts.h).  host may be NULL.  Any thread of a child. */
-apr_uint32_t vl_accounts_find(vl_shm_t *shm, const vl_conf_t *conf, const char *host);
+static inline apr_uint32_t vl_accounts_find(vl_shm_t *shm, const vl_conf_t *conf, const char *host)
+{
+    return conf->accounts.by == VL_ACCOUNTS_HOST && conf->mode != VL_MODE_OFF
+           ? vl_hosts_find(shm, conf->account, host) : conf->account;
+}
 
 #endif

@@ -114,6 +114,8 @@ struct vl_conf_t {
                                  * vl_accounts_find() */
     int is_plain;               /* 1: whether a request may run in a dormant server depends on
                                  * nothing but its site. Set by vl_hooks_post_config() */
+    int needs_head;             /* 1: a directive looks at the header lines as the client sent them
+                                 * (vl_seen.h). Set by vl_conf_check() */
     int refused;                /* 1: the account cannot be entered in shared memory;
                                  * mode is VL_MODE_OFF and all requests are refused */
 };

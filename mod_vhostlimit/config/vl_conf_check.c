@@ -234,9 +234,13 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
-        fill_defaults(vl_conf_get(s));
-        if (vl_conf_get(s)->unplanned)
-            fill_defaults(vl_conf_get(s)->unplanned);
+        vl_conf_t *conf = vl_conf_get(s);
+
+        fill_defaults(conf);
+        if (conf->unplanned)
+            fill_defaults(conf->unplanned);
+        conf->needs_head = conf->exempt || conf->sharing.classes
+                           || conf->sharing.known == VL_KNOWN_COOKIE;
         rv = check_length(main_server, s);
     }
     if (rv == APR_SUCCESS)

@@ -198,18 +198,12 @@ static unsigned class_of(request_rec *r, const vl_sharing_conf_t *conf)
     return 0;
 }
 
-int vl_sharing_needs_request(const vl_sharing_conf_t *conf)
-{
-    return conf->classes || conf->known == VL_KNOWN_COOKIE;
-}
-
 void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
                          request_rec *r, apr_table_t *sent, const apr_sockaddr_t *address,
                          vl_client_id_t *ret_id)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_sharing_conf_t *sharing = &conf->sharing;
-    apr_uint32_t user = vl_hosts_identity(shm, account);
     vl_seen_t saved;
     int is_known = 0;
 
@@ -217,30 +211,25 @@ void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *
         address = r->useragent_addr;
     vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
                       (unsigned)sharing->bits4, (unsigned)sharing->bits6, ret_id);
-    if (r && vl_sharing_needs_request(sharing)) {
+    if (r && (sharing->classes || sharing->known == VL_KNOWN_COOKIE)) {
         vl_seen_begin(r, sent, &saved);
         ret_id->class_no = (unsigned char)class_of(r, sharing);
         is_known = sharing->known == VL_KNOWN_COOKIE && has_cookie(r, shm, conf);
         vl_seen_end(r, &saved);
     }
     if (is_known || (sharing->known == VL_KNOWN_ADDRESS
-                     && vl_clients_is_known(vl_shm_clients(shm), user, ret_id->prefix, vl_clock_us(),
-                                     sharing->ttl_us)))
+                     && vl_clients_is_known(shm, account, ret_id->prefix, sharing->ttl_us)))
         ret_id->band = VL_BAND_KNOWN;
     if (sharing->clients)
-        vl_clients_key(vl_shm_clients(shm), user, ret_id);
+        vl_clients_key(shm, account, ret_id);
 }
 
 void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
                        const vl_client_id_t *id)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
-    apr_int64_t now_us;
 
-    if (conf->sharing.known != VL_KNOWN_ADDRESS || r->status >= 400)
-        return;
-    now_us = vl_clock_us();
-    if (!vl_shm_is_contended(shm, account))
-        vl_clients_serve(vl_shm_clients(shm), vl_hosts_identity(shm, account), id->prefix, now_us,
-                     conf->sharing.ttl_us);
+    if (conf->sharing.known == VL_KNOWN_ADDRESS && r->status < 400
+        && !vl_shm_is_contended(shm, account))
+        vl_clients_serve(shm, account, id->prefix, conf->sharing.ttl_us);
 }

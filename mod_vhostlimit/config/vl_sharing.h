@@ -28,8 +28,6 @@ int vl_sharing_classes(const vl_sharing_conf_t *conf);
  * removed. */
 const char *vl_sharing_class_name(const vl_sharing_conf_t *conf, unsigned class_no);
 
-/* Returns 1 if vl_sharing_identify() can say more if it has the request. */
-int vl_sharing_needs_request(const vl_sharing_conf_t *conf);
 /* Finds the class, the client and the band of a request. r: the request, or NULL if only the
  * connection is known; then address is that of the connection. sent: see vl_seen.h. */
 void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,

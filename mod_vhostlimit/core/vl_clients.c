@@ -6,6 +6,9 @@
 #include <apr_general.h>
 #include <apr_siphash.h>
 
+#include "base/vl_clock.h"
+#include "core/vl_segment.h"
+
 /* Bits of each client. With VL_KNOWN_MAX clients in VL_KNOWN_BITS bits, five give a rate of
  * false positives near the least one, 0.25 % for each generation. */
 #define HASHES 5
@@ -48,28 +51,30 @@ void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, u
     }
 }
 
-void vl_clients_key(const vl_clients_t *clients, apr_uint32_t account, vl_client_id_t *id)
+void vl_clients_key(const vl_shm_t *shm, apr_uint32_t account, vl_client_id_t *id)
 {
     unsigned char text[VL_PREFIX_SIZE + 8] = { 0 };
+    apr_uint32_t identity = vl_segment_identity(shm, account);
 
     memcpy(text, id->prefix, VL_PREFIX_SIZE);
-    memcpy(text + VL_PREFIX_SIZE, &account, sizeof(account));
+    memcpy(text + VL_PREFIX_SIZE, &identity, sizeof(identity));
     text[VL_PREFIX_SIZE + 4] = id->class_no;
     text[VL_PREFIX_SIZE + 5] = id->band;
-    id->key = apr_siphash24(text, sizeof(text), clients->secret) | 1;
+    id->key = apr_siphash24(text, sizeof(text), shm->clients->secret) | 1;
 }
 
 /* --- known clients ----------------------------------------------------------- */
 
-static apr_uint64_t hash(const vl_known_t *known, apr_uint32_t account,
+static apr_uint64_t hash(const vl_shm_t *shm, apr_uint32_t account,
                          const unsigned char *prefix, apr_int64_t period)
 {
     unsigned char text[VL_PREFIX_SIZE + 12];
+    apr_uint32_t identity = vl_segment_identity(shm, account);
 
     memcpy(text, prefix, VL_PREFIX_SIZE);
-    memcpy(text + VL_PREFIX_SIZE, &account, 4);
+    memcpy(text + VL_PREFIX_SIZE, &identity, 4);
     memcpy(text + VL_PREFIX_SIZE + 4, &period, 8);
-    return apr_siphash24(text, sizeof(text), known->secret);
+    return apr_siphash24(text, sizeof(text), shm->clients->known.secret);
 }
 
 /* Returns the number of the i-th bit: double hashing (Kirsch, Mitzenmacher 2006). */
@@ -105,11 +110,11 @@ static void change_generation(vl_known_t *known, apr_uint32_t old)
     __atomic_store_n(&known->entered[next], 0, __ATOMIC_RELAXED);
 }
 
-void vl_clients_serve(vl_clients_t *clients, apr_uint32_t account, const unsigned char *prefix,
-                      apr_int64_t now_us, apr_int64_t ttl_us)
+void vl_clients_serve(const vl_shm_t *shm, apr_uint32_t account, const unsigned char *prefix,
+                      apr_int64_t ttl_us)
 {
-    vl_known_t *known = &clients->known;
-    apr_uint64_t hash_value = hash(known, account, prefix, now_us / (ttl_us / 2));
+    vl_known_t *known = &shm->clients->known;
+    apr_uint64_t hash_value = hash(shm, account, prefix, vl_clock_us() / (ttl_us / 2));
     apr_uint32_t generation = __atomic_load_n(&known->current, __ATOMIC_RELAXED);
     apr_uint32_t i, bit;
 
@@ -124,15 +129,15 @@ void vl_clients_serve(vl_clients_t *clients, apr_uint32_t account, const unsigne
         change_generation(known, generation);
 }
 
-int vl_clients_is_known(const vl_clients_t *clients, apr_uint32_t account,
-                        const unsigned char *prefix, apr_int64_t now_us, apr_int64_t ttl_us)
+int vl_clients_is_known(const vl_shm_t *shm, apr_uint32_t account, const unsigned char *prefix,
+                        apr_int64_t ttl_us)
 {
-    const vl_known_t *known = &clients->known;
-    apr_int64_t period = now_us / (ttl_us / 2);
+    const vl_known_t *known = &shm->clients->known;
+    apr_int64_t period = vl_clock_us() / (ttl_us / 2);
     apr_uint32_t i, g;
 
     for (i = 0; i < 2; i++) {
-        apr_uint64_t hash_value = hash(known, account, prefix, period - (apr_int64_t)i);
+        apr_uint64_t hash_value = hash(shm, account, prefix, period - (apr_int64_t)i);
 
         for (g = 0; g < VL_KNOWN_GENERATIONS; g++) {
             if (has(known, g, hash_value))

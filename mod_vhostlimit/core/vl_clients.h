@@ -16,6 +16,8 @@
 
 #include <apr.h>
 
+typedef struct vl_shm_t vl_shm_t;
+
 #define VL_CLASSES_MAX 8        /* of a site, with the class of all other requests */
 #define VL_BANDS 2
 #define VL_CLASS_WEIGHT_DEFAULT 100
@@ -86,14 +88,14 @@ void vl_clients_init(vl_clients_t *clients);
 void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, unsigned bits6,
                        vl_client_id_t *ret_id);
 /* Fills in the key. The other members are set. */
-void vl_clients_key(const vl_clients_t *clients, apr_uint32_t account, vl_client_id_t *id);
+void vl_clients_key(const vl_shm_t *shm, apr_uint32_t account, vl_client_id_t *id);
 
 /* Enters a served client of the account. prefix: VL_PREFIX_SIZE bytes. ttl_us: how long it is
  * known at most. */
-void vl_clients_serve(vl_clients_t *clients, apr_uint32_t account, const unsigned char *prefix,
-                      apr_int64_t now_us, apr_int64_t ttl_us);
+void vl_clients_serve(const vl_shm_t *shm, apr_uint32_t account, const unsigned char *prefix,
+                      apr_int64_t ttl_us);
 /* Returns 1 if the client has probably been entered, 0 if it has not. */
-int vl_clients_is_known(const vl_clients_t *clients, apr_uint32_t account,
-                        const unsigned char *prefix, apr_int64_t now_us, apr_int64_t ttl_us);
+int vl_clients_is_known(const vl_shm_t *shm, apr_uint32_t account, const unsigned char *prefix,
+                        apr_int64_t ttl_us);
 
 #endif

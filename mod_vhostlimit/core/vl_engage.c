@@ -9,6 +9,7 @@
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 /* Names the form in which the tests of this project run. */
 #define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
@@ -85,13 +86,13 @@ static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
     if (!(word & TASK_LISTED))
         return;
     task->charged = vl_fair_begin_now(&shm->queue, account);
-    vl_segment_hold_locked(shm, c, account, stream, 1);
+    vl_slot_hold_locked(shm, c, account, stream, 1);
     if (__atomic_compare_exchange_n(&task->account, &listed, (word & ~TASK_LISTED) | TASK_ADOPTED,
                                     0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         uncount(shm, &shm->children[c], account, task->load, stream);
         return;
     }
-    vl_segment_hold_locked(shm, c, account, stream, -1);
+    vl_slot_hold_locked(shm, c, account, stream, -1);
     vl_fair_cancel(&shm->queue, account, task->charged);
 }
 
@@ -403,7 +404,7 @@ static __attribute__((cold)) int take_slot(vl_shm_t *shm, const task_t *task, ap
     if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (word & TASK_DISOWNED) {
-        vl_segment_occupy_locked(shm, shm->self, vl_duty_account(word), -1);
+        vl_slot_occupy_locked(shm, shm->self, vl_duty_account(word), -1);
         vl_dispatch_and_unlock(shm);
         return 0;
     }
@@ -439,8 +440,8 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
         && __atomic_compare_exchange_n(&task->account, &word, (word & ~TASK_ADOPTED)
                                        | (stream ? 0 : TASK_DISOWNED), 0,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        vl_segment_hold_locked(shm, c, account, stream, -1);
-        vl_segment_occupy_locked(shm, c, account, !stream);
+        vl_slot_hold_locked(shm, c, account, stream, -1);
+        vl_slot_occupy_locked(shm, c, account, !stream);
         vl_fair_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);

@@ -130,21 +130,3 @@ apr_status_t vl_segment_lock_child(vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? APR_EINIT : vl_segment_lock(shm);
 }
-
-void vl_segment_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
-{
-    cell_t *cell = &shm->cells[c][account];
-    child_t *child = &shm->children[c];
-
-    cell->running += (apr_uint32_t)by;
-    child->running += (apr_uint32_t)by;
-    cell->streams += (apr_uint32_t)(by * stream);
-    child->streams += (apr_uint32_t)(by * stream);
-}
-
-void vl_segment_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
-{
-    shm->cells[c][account].occupied += (apr_uint32_t)by;
-    shm->children[c].occupied += (apr_uint32_t)by;
-    shm->accounts[account].occupied += (apr_uint32_t)by;
-}

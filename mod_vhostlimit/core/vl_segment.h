@@ -199,11 +199,6 @@ apr_status_t vl_segment_post_config_init_lock(head_t *head);
 apr_status_t vl_segment_lock(vl_shm_t *shm);
 /* The same in a child. Returns APR_EINIT in a process that has no column. */
 apr_status_t vl_segment_lock_child(vl_shm_t *shm);
-/* Counts one slot more (by 1) or less (-1) that child c holds for the account. stream: of a stream,
- * which uses no thread of the MPM. */
-void vl_segment_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by);
-/* The same for a thread that is occupied without a slot (vl_slot.h). */
-void vl_segment_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by);
 /* Releases the lock. A function that may have freed a slot calls vl_dispatch_and_unlock()
  * instead. */
 void vl_segment_unlock(vl_shm_t *shm);

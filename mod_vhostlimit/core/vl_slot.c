@@ -5,6 +5,24 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
+void vl_slot_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by)
+{
+    cell_t *cell = &shm->cells[c][account];
+    child_t *child = &shm->children[c];
+
+    cell->running += (apr_uint32_t)by;
+    child->running += (apr_uint32_t)by;
+    cell->streams += (apr_uint32_t)(by * stream);
+    child->streams += (apr_uint32_t)(by * stream);
+}
+
+void vl_slot_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
+{
+    shm->cells[c][account].occupied += (apr_uint32_t)by;
+    shm->children[c].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
@@ -13,12 +31,12 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
     ticket->stream = stream;
     ticket->call = 0;
     ticket->caller = ticket->client_us = 0;
-    vl_segment_hold_locked(shm, shm->self, account, stream, 1);
+    vl_slot_hold_locked(shm, shm->self, account, stream, 1);
 }
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    vl_segment_hold_locked(shm, shm->self, ticket->account, ticket->stream, -1);
+    vl_slot_hold_locked(shm, shm->self, ticket->account, ticket->stream, -1);
     shm->children[shm->self].calls -= ticket->call;
     shm->head->calls -= ticket->call;
     shm->children[shm->self].ended++;
@@ -458,7 +476,7 @@ void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    vl_segment_occupy_locked(shm, shm->self, account, 1);
+    vl_slot_occupy_locked(shm, shm->self, account, 1);
     vl_segment_unlock(shm);
 }
 
@@ -477,10 +495,10 @@ apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
 
     if (rv != APR_SUCCESS)
         return rv;
-    vl_segment_occupy_locked(shm, shm->self, account, 1);
+    vl_slot_occupy_locked(shm, shm->self, account, 1);
     if (is_limited(shm, account)
         && vl_admit_is_exceeded(shm, account)) {
-        vl_segment_occupy_locked(shm, shm->self, account, -1);
+        vl_slot_occupy_locked(shm, shm->self, account, -1);
         rv = APR_EAGAIN;
     }
     vl_segment_unlock(shm);
@@ -491,7 +509,7 @@ void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    vl_segment_occupy_locked(shm, shm->self, account, -1);
+    vl_slot_occupy_locked(shm, shm->self, account, -1);
     vl_dispatch_and_unlock(shm);
 }
 
@@ -536,7 +554,7 @@ int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 1;
-    vl_segment_occupy_locked(shm, shm->self, account, 1);
+    vl_slot_occupy_locked(shm, shm->self, account, 1);
     may_grow = !shm->head->acceptor || !is_limited(shm, account)
                || vl_admit_process(shm, account);
     vl_segment_unlock(shm);

@@ -72,6 +72,11 @@ int vl_slot_granted(const vl_shm_t *shm);
  * next process that grants a slot to this child wakes it. */
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 
+/* Counts one slot more (by 1) or less (-1) that child c holds for the account. stream: of a stream,
+ * which uses no thread of the MPM. Requires the segment lock. */
+void vl_slot_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by);
+/* The same for a thread that is occupied without a slot. */
+void vl_slot_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by);
 /* Takes a slot at once if vl_admit() says so, otherwise returns APR_EAGAIN. stream 1: the request
  * takes no thread of the MPM: it runs on one of mod_http2, or its connection's is counted
  * already. */

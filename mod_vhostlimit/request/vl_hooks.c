@@ -231,8 +231,7 @@ static int req_keep_sent(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
 
     if (conn && !r->main && !r->prev)
-        conn->sent = conf->exempt || vl_sharing_needs_request(&conf->sharing)
-                     ? apr_table_copy(r->pool, r->headers_in) : NULL;
+        conn->sent = conf->needs_head ? apr_table_copy(r->pool, r->headers_in) : NULL;
     return DECLINED;
 }
 
@@ -520,7 +519,7 @@ void vl_hooks_check_config(server_rec *s)
     for (; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
-        keeps |= conf->exempt || vl_sharing_needs_request(&conf->sharing);
+        keeps |= conf->needs_head;
         gives |= conf->sharing.known == VL_KNOWN_COOKIE;
     }
     if (keeps)

@@ -289,7 +289,7 @@ static void queue_of(vl_queues_t *w, unsigned client, unsigned class_no, vl_band
     vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
     waiter->client.class_no = (unsigned char)class_no;
     waiter->client.band = (unsigned char)band;
-    vl_clients_key(shm->clients, MINE, &waiter->client);
+    vl_clients_key(shm, MINE, &waiter->client);
     vl_fair_add_waiter(w, waiter);
 }
 
@@ -547,7 +547,7 @@ static vl_client_id_t identify(apr_uint32_t account, const void *address, apr_si
     vl_client_id_t id;
 
     vl_clients_prefix(address, length, bits4, bits6, &id);
-    vl_clients_key(shm->clients, account, &id);
+    vl_clients_key(shm, account, &id);
     return id;
 }
 

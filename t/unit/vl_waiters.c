@@ -110,14 +110,17 @@ static void record(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 }
 
 /* Queues CROWD connections of an account whose queue has room for two, while a request
- * holds the only slot. */
-static void enqueue_crowd(const vl_ticket_t *ticket)
+ * holds the only slot, which is in *ret_ticket. */
+static void enqueue_crowd(vl_ticket_t *ret_ticket)
 {
     int i;
 
+    begin(4);
+    a = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 2));
+    if (!enter(shm, a, ret_ticket))
+        abort();
     memset(&results, 0, sizeof(results));
     memset(crowd, 0, sizeof(crowd));
-    (void)ticket;
     vl_waiters_lock();
     for (i = 0; i < CROWD; i++) {
         crowd[i].account = a;
@@ -135,10 +138,6 @@ static void beyond_the_queue(void)
     vl_ticket_t ticket;
     int i, in_order = 1;
 
-    begin(4);
-    a = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 2));
-    if (!enter(shm, a, &ticket))
-        abort();
     enqueue_crowd(&ticket);
     ok(!results.n && metrics(shm, a).waiting == 2 && metrics(shm, a).deferred == 6,
        "two connections are queued, six deferred, none is refused");
@@ -157,10 +156,6 @@ static void few_refusals_at_a_time(void)
     vl_ticket_t ticket;
     apr_uint32_t n;
 
-    begin(4);
-    a = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 2));
-    if (!enter(shm, a, &ticket))
-        abort();
     enqueue_crowd(&ticket);
     vl_waiters_lock();
     n = vl_waiters_expire_locked(1999, 3);
@@ -206,7 +201,7 @@ static void queue_up(unsigned i, unsigned n, unsigned class_no)
     waiter->done = ignore;
     vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
     waiter->client.class_no = (unsigned char)class_no;
-    vl_clients_key(vl_shm_clients(shm), a, &waiter->client);
+    vl_clients_key(shm, a, &waiter->client);
     vl_waiters_lock();
     vl_waiters_add_locked(waiter);
     vl_waiters_unlock();
