@@ -212,6 +212,20 @@ fill() { # <pool of a> <pool of b>
   is "$(status_of b requests)" 1 "requests counted for b"
 }
 
+@test "while calls to the same server are queued, a round of the sampler rests a hundred times its length" {
+  requires ab
+  stay_engaged
+  start_with_pools a b
+  local sampler before from calls
+  sampler=$(pgrep -P "$(httpd_pid)" -x vl-sampler)
+  ab -q -r -l -n 100000 -t 4 -c 20 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/call.php" >"$HTTPD_ROOT/ab" 2>&1 & calls=$!
+  time_passes 1000
+  before=$(cpu_of "$sampler") from=${EPOCHREALTIME/./}
+  time_passes 2000
+  at_most $((($(cpu_of "$sampler") - before) * 1000 / (${EPOCHREALTIME/./} - from))) 30 "permille of a processor"
+  wait "$calls"
+}
+
 @test "the error page of a refusal takes a slot, or is Apache's own" {
   start_with_pools a b 'VhostLimitSlots 2' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v 'a ErrorDocument 503 /err.php'

@@ -342,15 +342,14 @@ static void publish(sampler_t *s)
 
     for (i = 0; i < s->n_active; i++) {
         account_t *account = &s->accounts[s->active[i]];
-        const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle,
-                                 account->looks ? account->databases * account->tasks / account->looks
-                                                : 0, 0 };
 
         average(s, s->active[i], account);
-        s->duties[n] = duty;
-        s->duties[n].duty = settled(account);
-        s->duties[n].awake = s->denied || account->duty < account->queued
-                             ? 0 : account->duty - account->queued;
+        s->duties[n] = (vl_duty_t){
+            .account = s->active[i], .duty = settled(account),
+            .asleep = account->asleep, .idle = account->idle,
+            .database_waits = account->looks ? account->databases * account->tasks / account->looks : 0,
+            .awake = s->denied || account->duty < account->queued ? 0 : account->duty - account->queued
+        };
         sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
         cpu += account->all_cpu;
@@ -359,10 +358,9 @@ static void publish(sampler_t *s)
     /* Accounts that have no requests any more. */
     for (i = 0; i < s->n_before; i++) {
         account_t *account = &s->accounts[s->before[i]];
-        const vl_duty_t duty = { s->before[i], settled(account), 0, 0, 0, 0 };
 
         if (account->round != s->round)
-            s->duties[n++] = duty;
+            s->duties[n++] = (vl_duty_t){ .account = s->before[i], .duty = settled(account) };
     }
     vl_duty_publish(s->shm, s->duties, n, tasks ? (apr_uint32_t)(sum / tasks) : 0);
     memcpy(s->before, s->active, sizeof(*s->active) * s->n_active);

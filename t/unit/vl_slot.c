@@ -468,7 +468,7 @@ static void automatic_slots(void)
 static void set_duty(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t duty, apr_uint32_t asleep,
                      apr_uint32_t idle)
 {
-    const vl_duty_t what = { a, duty, asleep, idle };
+    const vl_duty_t what = { .account = a, .duty = duty, .asleep = asleep, .idle = idle };
 
     shm->head->queue.by_duty = 1;
     vl_duty_publish(shm, &what, 1, 0);
@@ -530,21 +530,31 @@ static void accounts_without_a_duty_have_that_of_the_server(void)
     ok(take_all(shm, held) == 8 && valid(shm), "half a slot for each");
 }
 
-/* Two accounts of the same weight. One got all slots while it was alone. */
-static void a_light_account_exceeds_the_slots(void)
+/* Two accounts of the same weight. The first one got all slots while it was alone, and none of its
+ * requests has ended for long. One of them has been charged more than the other. */
+static vl_shm_t *heavy_and_light(apr_uint32_t charged, apr_uint32_t awake, vl_ticket_t *held)
 {
     vl_shm_t *shm = alone(10, 1000);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
-    vl_ticket_t held[64];
 
     waits(shm, a, 50);
     ok(take_all(shm, held) == 8, "one account has most slots");
     waits(shm, b, 50);
     ok(take_all(shm, held + 8) == 2, "another one gets the rest, and waits for the end of a request");
-    vl_fair_charge(&shm->queue, a, 1000);
+    vl_fair_charge(&shm->queue, charged, 1000);
     shm->head->queue.by_duty = 1;
+    shm->queue.accounts[a].awake = awake;
     shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
     vl_dispatch(shm);
+    return shm;
+}
+
+static void a_light_account_exceeds_the_slots(void)
+{
+    vl_ticket_t held[64];
+    vl_shm_t *shm = heavy_and_light(0, 0, held);
+    apr_uint32_t b = 1;
+
     ok(take_all(shm, held + 10) == 4 && shm->queue.accounts[b].running == 6,
        "if none ends for long, it gets as many as three quarters of these");
     end(shm, &held[0], 10);
@@ -557,19 +567,9 @@ static void a_light_account_exceeds_the_slots(void)
  * their time, permille. Returns what the light one begins. */
 static apr_uint32_t light_beside(apr_uint32_t awake)
 {
-    vl_shm_t *shm = alone(10, 1000);
-    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
     vl_ticket_t held[64];
+    vl_shm_t *shm = heavy_and_light(1, awake, held);
 
-    waits(shm, a, 50);
-    take_all(shm, held);
-    waits(shm, b, 50);
-    take_all(shm, held + 8);
-    vl_fair_charge(&shm->queue, b, 1000);
-    shm->head->queue.by_duty = 1;
-    shm->queue.accounts[a].awake = awake;
-    shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
-    vl_dispatch(shm);
     ok(valid(shm), "the segment is valid");
     return take_all(shm, held + 10);
 }
