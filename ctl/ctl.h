@@ -46,6 +46,12 @@ char *ctl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * memory; returns json otherwise. */
 json_t *ctl_json_check(json_t *json);
 
+/* Returns the number of a member, 0 if it has none. */
+json_int_t ctl_number_of(const json_t *json, const char *key);
+
+/* Returns the time of a clock that is never set. */
+long long ctl_now_ms(void);
+
 /* Replaces what is not printable ASCII by "?", one for each character of UTF-8, because
  * terminals obey control characters.  Works in place.  Returns text. */
 char *ctl_plain(char *text);

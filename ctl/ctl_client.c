@@ -35,14 +35,6 @@ typedef struct buffer_t {
     size_t len, size;
 } buffer_t;
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* --- finding the socket --------------------------------------------------- */
 
 /* Adds the sockets that match the pattern to *found.  A path that matches and is no socket
@@ -101,7 +93,7 @@ static char *find_socket(ctl_error_t *error)
 static int connect_to(const char *path, long long deadline)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
-    long long left = deadline - now_ms();
+    long long left = deadline - ctl_now_ms();
     struct timeval limit;
     int fd, failed;
 
@@ -159,7 +151,7 @@ static int receive_all(int fd, long long deadline, buffer_t *buffer)
 {
     for (;;) {
         struct pollfd pfd = { .fd = fd, .events = POLLIN };
-        long long left = deadline - now_ms();
+        long long left = deadline - ctl_now_ms();
         ssize_t n;
 
         if (left <= 0 || !poll(&pfd, 1, (int)left)) {
@@ -249,7 +241,7 @@ static ctl_exit_e set_failed(ctl_error_t *error, const char *path, int failed,
 static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
                            ctl_answer_t *answer, ctl_error_t *error)
 {
-    long long deadline = now_ms() + ANSWER_MS;
+    long long deadline = ctl_now_ms() + ANSWER_MS;
     int n;
 
     for (n = 0; n < ATTEMPTS; n++) {

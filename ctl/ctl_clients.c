@@ -45,11 +45,6 @@ static const char *string_of(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
-static json_int_t number_of(const json_t *row, const char *key)
-{
-    return json_integer_value(json_object_get(row, key));
-}
-
 static void put_word(const char *word, int width)
 {
     char *text = ctl_plain(ctl_printf("%s", word));
@@ -68,11 +63,11 @@ static void print_classes(const json_t *classes, int known)
     json_array_foreach(classes, i, row) {
         put_word(string_of(row, "name"), 32);
         printf(" %6" JSON_INTEGER_FORMAT " %8" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT
-               " %12.3f", number_of(row, "weight"), number_of(row, "waiting"),
-               number_of(row, "requests"),
-               (double)number_of(row, "cpu_us") / 1e6);
+               " %12.3f", ctl_number_of(row, "weight"), ctl_number_of(row, "waiting"),
+               ctl_number_of(row, "requests"),
+               (double)ctl_number_of(row, "cpu_us") / 1e6);
         if (known)
-            printf(" %18.3f", (double)number_of(row, "known_cpu_us") / 1e6);
+            printf(" %18.3f", (double)ctl_number_of(row, "known_cpu_us") / 1e6);
         putchar('\n');
     }
 }
@@ -93,8 +88,8 @@ static void print_clients(const json_t *clients, int known)
         putchar(' ');
         put_word(string_of(row, "class"), 16);
         printf(" %10" JSON_INTEGER_FORMAT " %12.3f %8" JSON_INTEGER_FORMAT "%s\n",
-               number_of(row, "requests"), (double)number_of(row, "cpu_us") / 1e6,
-               number_of(row, "idle_s"),
+               ctl_number_of(row, "requests"), (double)ctl_number_of(row, "cpu_us") / 1e6,
+               ctl_number_of(row, "idle_s"),
                !known ? "" : json_is_true(json_object_get(row, "known")) ? " yes" : " no");
     }
 }
@@ -103,7 +98,7 @@ static void print_clients(const json_t *clients, int known)
 static void print_waiting(const json_t *answer)
 {
     const json_t *most = json_object_get(answer, "most");
-    json_int_t waiting = number_of(answer, "waiting"), n = number_of(answer, "clients_waiting");
+    json_int_t waiting = ctl_number_of(answer, "waiting"), n = ctl_number_of(answer, "clients_waiting");
 
     if (!waiting || !json_is_object(most))
         return;
@@ -112,7 +107,7 @@ static void print_waiting(const json_t *answer)
     printf("one client%s%s%s has %" JSON_INTEGER_FORMAT " of them.\n\n",
            string_of(most, "address") ? " (" : "",
            string_of(most, "address") ? string_of(most, "address") : "",
-           string_of(most, "address") ? ")" : "", number_of(most, "waiting"));
+           string_of(most, "address") ? ")" : "", ctl_number_of(most, "waiting"));
 }
 
 static void print_text(const json_t *answer)

@@ -14,11 +14,6 @@
 #define LEAST_WAITING 4
 #define LEAST_COUNTED 10
 
-static json_int_t number_of(const json_t *row, const char *key)
-{
-    return json_integer_value(json_object_get(row, key));
-}
-
 /* Returns the row with the largest number, or NULL. */
 static const json_t *largest(const json_t *rows, const char *key)
 {
@@ -26,7 +21,7 @@ static const json_t *largest(const json_t *rows, const char *key)
     size_t i;
 
     json_array_foreach(rows, i, row) {
-        if (!found || number_of(row, key) > number_of(found, key))
+        if (!found || ctl_number_of(row, key) > ctl_number_of(found, key))
             found = row;
     }
     return found;
@@ -40,7 +35,7 @@ static double sum_of(const json_t *rows, const char *key)
     size_t i;
 
     json_array_foreach(rows, i, row)
-        sum += (double)number_of(row, key);
+        sum += (double)ctl_number_of(row, key);
     return sum;
 }
 
@@ -51,9 +46,9 @@ static int is_most(json_int_t part, double all)
 
 static int has_most_waiting(const json_t *clients, const json_t *row)
 {
-    json_int_t all = number_of(clients, "waiting");
+    json_int_t all = ctl_number_of(clients, "waiting");
 
-    return row && all >= LEAST_WAITING && is_most(number_of(row, "waiting"), (double)all);
+    return row && all >= LEAST_WAITING && is_most(ctl_number_of(row, "waiting"), (double)all);
 }
 
 /* Requests of the site are queued, or were in the last second, and the row has used more than
@@ -65,7 +60,7 @@ static int has_most_cpu(const json_t *clients, const json_t *row)
 
     return row && json_is_true(json_object_get(clients, "contended"))
            && sum_of(classes, "requests") >= LEAST_COUNTED && all > 0
-           && is_most(number_of(row, "cpu_us"), all);
+           && is_most(ctl_number_of(row, "cpu_us"), all);
 }
 
 /* Returns what the row has most of. */
@@ -74,10 +69,10 @@ static char *part_text(const json_t *clients, const json_t *row, int is_of_queue
     double all = sum_of(json_object_get(clients, "classes"), "cpu_us");
 
     if (is_of_queue)
-        return ctl_printf("has " N " of the " N " waiting requests", number_of(row, "waiting"),
-                          number_of(clients, "waiting"));
+        return ctl_printf("has " N " of the " N " waiting requests", ctl_number_of(row, "waiting"),
+                          ctl_number_of(clients, "waiting"));
     return ctl_printf("has used %.0f %% of the CPU time of the requests that ended while "
-                      "others were queued", 100 * (double)number_of(row, "cpu_us") / all);
+                      "others were queued", 100 * (double)ctl_number_of(row, "cpu_us") / all);
 }
 
 char *ctl_explain_no_worker(const json_t *modules, const char *site)
@@ -85,7 +80,7 @@ char *ctl_explain_no_worker(const json_t *modules, const char *site)
     const json_t *last = json_object_get(modules, "no_worker");
     const char *message = json_string_value(json_object_get(last, "message"));
     const char *name = json_string_value(json_object_get(last, "site"));
-    time_t at = (time_t)number_of(last, "at_s");
+    time_t at = (time_t)ctl_number_of(last, "at_s");
     struct tm local;
     char when[32] = "";
 
@@ -95,7 +90,7 @@ char *ctl_explain_no_worker(const json_t *modules, const char *site)
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
     return ctl_printf("Apache had no free worker (%s) at %s, when %s had " N " of " N " running "
                       "requests, more than any other site", message, when, name,
-                      number_of(last, "running"), number_of(last, "all"));
+                      ctl_number_of(last, "running"), ctl_number_of(last, "all"));
 }
 
 char *ctl_explain_client(const json_t *clients)
@@ -142,7 +137,7 @@ char *ctl_explain_class(const json_t *clients)
     text = ctl_printf("The class %s (weight " N ") %s; the weights in VhostLimitClass decide its "
                       "share. Next: " CTL_PROGRAM " clients %s.",
                       json_string_value(json_object_get(row, "name")),
-                      number_of(row, "weight"), part,
+                      ctl_number_of(row, "weight"), part,
                       json_string_value(json_object_get(clients, "site")));
     free(part);
     return text;

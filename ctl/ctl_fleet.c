@@ -12,11 +12,6 @@ static double percent_of(const json_t *json, const char *key)
     return json_number_value(json_object_get(json, key)) / 1e4;
 }
 
-static json_int_t number_of(const json_t *json, const char *key)
-{
-    return json_integer_value(json_object_get(json, key));
-}
-
 static const char *text_of(const json_t *json, const char *key)
 {
     const char *text = json_string_value(json_object_get(json, key));
@@ -39,15 +34,15 @@ static void print_head(const json_t *json)
     put_text(": ", json, "state");
     printf("\n%zu servers, %" JSON_INTEGER_FORMAT " active sites; %" JSON_INTEGER_FORMAT
            " servers have less CPU time than their sites want\n",
-           json_array_size(json_object_get(json, "servers")), number_of(json, "fleet_sites"),
-           number_of(json, "contended"));
+           json_array_size(json_object_get(json, "servers")), ctl_number_of(json, "fleet_sites"),
+           ctl_number_of(json, "contended"));
     if (*text_of(json, "reason")) {
         put_text("PROBLEM: ", json, "reason");
         putchar('\n');
     }
-    if (number_of(json, "rejected")) {
+    if (ctl_number_of(json, "rejected")) {
         printf("PROBLEM: %" JSON_INTEGER_FORMAT " reports were not valid, the last one of ",
-               number_of(json, "rejected"));
+               ctl_number_of(json, "rejected"));
         put_text("", json, "rejected_why");
         putchar('\n');
     }
@@ -62,7 +57,7 @@ static void print_servers(const json_t *servers)
     json_array_foreach(servers, i, server) {
         printf("%8.1f%% %8.1f%% %7" JSON_INTEGER_FORMAT " %5.1f s  ",
                percent_of(server, "capacity_us"), percent_of(server, "used_us"),
-               number_of(server, "sites"), (double)number_of(server, "age_ms") / 1000);
+               ctl_number_of(server, "sites"), (double)ctl_number_of(server, "age_ms") / 1000);
         ctl_put_plain(stdout, text_of(server, "name"));
         putchar('\n');
     }
@@ -81,13 +76,13 @@ static void print_sites(const json_t *sites)
                json_number_value(json_object_get(site, "weight")),
                percent_of(site, "used_us"), percent_of(site, "allocated_us"),
                percent_of(site, "fleet_used_us"), percent_of(site, "fleet_allocated_us"),
-               number_of(site, "servers"));
+               ctl_number_of(site, "servers"));
         ctl_put_plain(stdout, text_of(site, "name"));
-        if (number_of(site, "cpu_us"))
+        if (ctl_number_of(site, "cpu_us"))
             printf(" (CPU limit here: %.1f%%)", percent_of(site, "cpu_us"));
-        if (number_of(site, "concurrency"))
+        if (ctl_number_of(site, "concurrency"))
             printf(" (concurrency here: %" JSON_INTEGER_FORMAT ")",
-                   number_of(site, "concurrency"));
+                   ctl_number_of(site, "concurrency"));
         putchar('\n');
     }
 }

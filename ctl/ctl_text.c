@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Whole numbers up to here are exact in a double. */
 #define EXACT_MAX 9007199254740992.0
@@ -45,6 +46,19 @@ json_t *ctl_json_check(json_t *json)
     if (!json)
         end_without_memory();
     return json;
+}
+
+json_int_t ctl_number_of(const json_t *json, const char *key)
+{
+    return json_integer_value(json_object_get(json, key));
+}
+
+long long ctl_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* --- errors --------------------------------------------------------------- */

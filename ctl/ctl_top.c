@@ -338,20 +338,12 @@ static void draw(const ctl_status_t *status, const ctl_status_t *before, ctl_ord
 
 /* --- keys ----------------------------------------------------------------- */
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits until the deadline for a key.  Returns the key; 0: none was pressed, or the
  * terminal has another size; 'q' at the end of input. */
 static char wait_for_key(long long deadline)
 {
     struct pollfd pfd = { .fd = STDIN_FILENO, .events = POLLIN };
-    long long left = deadline - now_ms();
+    long long left = deadline - ctl_now_ms();
     char key = 0;
     ssize_t n;
 
@@ -369,10 +361,10 @@ static char wait_for_key(long long deadline)
 static int handle_keys(const ctl_status_t *status, const ctl_status_t *before,
                        ctl_order_e *order)
 {
-    long long deadline = now_ms() + REFRESH_MS;
+    long long deadline = ctl_now_ms() + REFRESH_MS;
     int i;
 
-    while (now_ms() < deadline) {
+    while (ctl_now_ms() < deadline) {
         char key = wait_for_key(deadline);
 
         if (key == 'q')

@@ -426,14 +426,6 @@ static void handle_signals(void)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
-static long long steady_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Looks until the end.  Without a first answer there is nothing to watch. */
 static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, output_t *output,
                                ctl_error_t *error)
@@ -445,7 +437,7 @@ static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, outpu
     while (!is_ended && output->left && !output->is_closed) {
         error->status = CTL_DONE;
         if (ctl_figures_ask(call->socket, &now, error) == CTL_DONE) {
-            ctl_watch_compare(watch, &now, steady_ms());
+            ctl_watch_compare(watch, &now, ctl_now_ms());
             ctl_figures_free(&now);
             is_first = 0;
         }

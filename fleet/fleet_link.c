@@ -20,14 +20,6 @@
 
 static const char unix_prefix[] = "unix:";
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Returns -1, for the caller to return. */
 static int fail(fleet_link_t *link, const char *why)
 {
@@ -41,7 +33,7 @@ static int wait_for(fleet_link_t *link, short events, long long deadline)
     struct pollfd pfd = { .fd = link->fd, .events = events };
 
     for (;;) {
-        long long left = deadline - now_ms();
+        long long left = deadline - ctl_now_ms();
         int n = left > 0 ? poll(&pfd, 1, (int)left) : 0;
 
         if (n > 0)
@@ -141,7 +133,7 @@ static int connect_host(fleet_link_t *link, const char *host, const char *port,
         n++;
     rv = -1;
     for (at = found; at && rv; at = at->ai_next, n--) {
-        long long now = now_ms();
+        long long now = ctl_now_ms();
 
         close_socket(link);
         rv = connect_socket(link, at->ai_addr, at->ai_addrlen, now + (deadline - now) / n);
@@ -203,7 +195,7 @@ static int open_host(fleet_link_t *link, const char *address, const fleet_tls_t 
 
 int fleet_link_open(fleet_link_t *link, const char *address, const fleet_tls_t *tls)
 {
-    long long deadline = now_ms() + FLEET_LINK_MS;
+    long long deadline = ctl_now_ms() + FLEET_LINK_MS;
     int rv;
 
     if (!strncmp(address, unix_prefix, strlen(unix_prefix)))
@@ -349,7 +341,7 @@ static ssize_t receive_some(fleet_link_t *link, char *bytes, size_t size,
 redisReply *fleet_link_reply(fleet_link_t *link)
 {
     static char bytes[CHUNK];
-    long long deadline = now_ms() + FLEET_LINK_MS;
+    long long deadline = ctl_now_ms() + FLEET_LINK_MS;
     void *reply = NULL;
     ssize_t n;
 

@@ -94,14 +94,6 @@ typedef struct daemon_t {
 
 static volatile sig_atomic_t must_end;
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* --- messages --------------------------------------------------------------- */
 
 static void say(const char *text)
@@ -133,7 +125,7 @@ static void take(void *data, const char *server, const char *text, size_t len)
 
     if (strcmp(server, d->conf.store.server) != 0) {
         if (text) {
-            fleet_peers_take(&d->peers, server, text, len, now_ms());
+            fleet_peers_take(&d->peers, server, text, len, ctl_now_ms());
         }
         else if (!d->gone++) {
             d->gone_for = strcmp(d->gone_name, server) ? 0 : d->gone_for + 1;
@@ -160,7 +152,7 @@ static ctl_exit_e exchange(daemon_t *d)
         fleet_store_remove(d->store, d->gone_name);
         d->gone_for = 0;
     }
-    fleet_peers_expire(&d->peers, now_ms());
+    fleet_peers_expire(&d->peers, ctl_now_ms());
     return status;
 }
 
@@ -177,7 +169,7 @@ static void make_plan(daemon_t *d)
             self = n;
             reports[n++] = &d->own;
         }
-        if (fleet_peer_counts(peer, now_ms()))
+        if (fleet_peer_counts(peer, ctl_now_ms()))
             reports[n++] = &peer->report;
     }
     if (self == (size_t)-1) {
@@ -194,11 +186,11 @@ static ctl_exit_e lease(daemon_t *d)
 {
     ctl_exit_e status;
 
-    if (now_ms() - d->leased_ms > FLEET_LEASE_MS - INTERVAL_MS / 2)
+    if (ctl_now_ms() - d->leased_ms > FLEET_LEASE_MS - INTERVAL_MS / 2)
         fleet_local_forget(&d->local);
     status = fleet_local_lease(&d->local, &d->plan, &d->error);
     if (status == CTL_DONE)
-        d->leased_ms = now_ms();
+        d->leased_ms = ctl_now_ms();
     else
         d->leased_ms = 0;
     return status;
@@ -255,7 +247,7 @@ static void interval(daemon_t *d)
         say_once(d, text);
         free(text);
     }
-    d->is_leasing = d->leased_ms && now_ms() - d->leased_ms < FLEET_LEASE_MS;
+    d->is_leasing = d->leased_ms && ctl_now_ms() - d->leased_ms < FLEET_LEASE_MS;
     if (d->is_leasing && !was_leasing) {
         char *text = ctl_printf("leasing: fleet %s, %zu other servers, store %s",
                                 d->conf.store.fleet, d->peers.n,
@@ -303,8 +295,8 @@ static json_t *servers_json(const daemon_t *d)
 
     json_array_append_new(servers, server_json(&d->own, 0));
     for (i = 0; i < d->peers.n; i++) {
-        if (fleet_peer_counts(d->peers.peers[i], now_ms()))
-            json_array_append_new(servers, server_json(&d->peers.peers[i]->report, now_ms()
+        if (fleet_peer_counts(d->peers.peers[i], ctl_now_ms()))
+            json_array_append_new(servers, server_json(&d->peers.peers[i]->report, ctl_now_ms()
                                                        - d->peers.peers[i]->seen_ms));
     }
     return servers;
@@ -415,7 +407,7 @@ static void wait_until(const daemon_t *d, long long due)
     struct pollfd pfd = { .fd = d->listener, .events = POLLIN };
     long long left;
 
-    while (!must_end && (left = due - now_ms()) > 0) {
+    while (!must_end && (left = due - ctl_now_ms()) > 0) {
         if (poll(&pfd, 1, (int)left) > 0)
             serve(d);
     }
@@ -423,13 +415,13 @@ static void wait_until(const daemon_t *d, long long due)
 
 static void run(daemon_t *d)
 {
-    long long due = now_ms();
+    long long due = ctl_now_ms();
 
     while (!must_end) {
         interval(d);
         due += INTERVAL_MS;
-        if (due < now_ms())
-            due = now_ms();
+        if (due < ctl_now_ms())
+            due = ctl_now_ms();
         wait_until(d, due);
     }
 }

@@ -175,22 +175,14 @@ static const char *ask_sentinel(fleet_store_t *store, const char *sentinel)
     return wrong;
 }
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Asks the sentinels for the master: the next one if one fails at once. One that does not
  * answer takes the time of this interval. */
 static ctl_exit_e find_master(fleet_store_t *store, ctl_error_t *error)
 {
-    long long deadline = now_ms() + FLEET_LINK_MS;
+    long long deadline = ctl_now_ms() + FLEET_LINK_MS;
     size_t i;
 
-    for (i = 0; i < store->options.naddresses && now_ms() < deadline; i++) {
+    for (i = 0; i < store->options.naddresses && ctl_now_ms() < deadline; i++) {
         const char *sentinel = store->options.addresses[store->next];
         const char *wrong = ask_sentinel(store, sentinel);
 

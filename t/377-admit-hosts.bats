@@ -240,12 +240,7 @@ hosts_loop() { # <number>
 }
 
 @test "mistakes are named" {
-  local conf message
-  while IFS='|' read -r conf message; do
-    check_config 'VhostLimit On' -v "a $conf"
-    is "$status" 1 "$conf"
-    [[ $output == *"$message"* ]] || is "$output" "$message"
-  done <<'END'
+  refuse_lines <<'END'
 VhostLimitAccounts Name|VhostLimitAccounts: 'Name' is not one of Vhost, Host
 VhostLimitAccounts Host max=0|VhostLimitAccounts: 'max=0' is not max= and a whole number from 1 to 1000000
 VhostLimitAccounts Host 100|VhostLimitAccounts: '100' is not max= and a whole number

@@ -9,13 +9,6 @@ load lib/control
 log_line() { wait_until 20 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
-# Prints how long the command takes, in milliseconds.
-milliseconds() { # <command>...
-  local start=${EPOCHREALTIME/./}
-  "$@" >&2
-  echo $(((${EPOCHREALTIME/./} - start) / 1000))
-}
-
 waits_and_is_served_on() { # <mpm>
   start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two

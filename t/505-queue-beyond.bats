@@ -7,12 +7,6 @@
 load lib/live
 load lib/tls
 
-milliseconds() { # <command>...
-  local start=${EPOCHREALTIME/./}
-  "$@" >&2
-  echo $(((${EPOCHREALTIME/./} - start) / 1000))
-}
-
 is_deferred_and_served_on() { # <mpm>
   start_httpd -m "$1" "${@:2}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 2 60s'
   hold_request one

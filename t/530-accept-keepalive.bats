@@ -65,12 +65,6 @@ statuses() { grep -aoE 'HTTP/1\.1 [0-9]{3}' <<<"$1" | cut -d ' ' -f 2 | xargs; }
 contents() { grep -aoE '(page|sub|index) of [a-z]|held [a-z0-9]*|[0-9]+ bytes' <<<"$1" | tr '\n' ','; }
 closes() { grep -aic '^Connection: close' <<<"$1" || :; }
 
-milliseconds() { # <command>...
-  local start=${EPOCHREALTIME/./}
-  "$@" >&2
-  echo $(((${EPOCHREALTIME/./} - start) / 1000))
-}
-
 # ---- order -----------------------------------------------------------------------
 
 keeps_order_on() { # <mpm>

@@ -233,12 +233,6 @@ idle() { # <number> <text>   holds them open until the test ends
   kill "$idle_pid"
 }
 
-milliseconds() { # <command>...
-  local start=${EPOCHREALTIME/./}
-  "$@" >&2
-  echo $(((${EPOCHREALTIME/./} - start) / 1000))
-}
-
 three_restarts() {
   for _ in 1 2 3; do sleep 1; echo "${EPOCHREALTIME/./}" >"$BATS_TEST_TMPDIR/restarted"; graceful_httpd; done
 }

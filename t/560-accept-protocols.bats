@@ -15,12 +15,6 @@ begin_held() { # <name> <vhost> [curl argument]...
   begin_request "$1" "$2" "/cgi/hold.sh?$1" "${@:3}"
 }
 
-in_background() { # <name> <command>...
-  "${@:2}" >"$BATS_TEST_TMPDIR/$1" 2>&1 3>&- 4>&- &
-  eval "$1_pid=$!"
-}
-has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
-
 # The account has no request running or queued, and it is served.
 is_free() { # <vhost>
   wait_until 15 status_is "$1" running 0

@@ -19,12 +19,6 @@ teardown() {
 }
 helpers=()
 
-in_background() { # <name> <command>...
-  "${@:2}" >"$BATS_TEST_TMPDIR/$1" 2>&1 3>&- 4>&- &
-  eval "$1_pid=$!"
-}
-has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
-
 # ---- HTTP/2 ----------------------------------------------------------------------
 
 @test "nghttp: streams of one connection are queued and answered, on worker" {

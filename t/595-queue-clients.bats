@@ -264,12 +264,7 @@ begin_proxied() { # <name> <number of 192.0.2.0>
 }
 
 @test "errors in the three directives are reported" {
-  local conf
-  while IFS='|' read -r conf message; do
-    check_config 'VhostLimit On' -v "a $conf"
-    is "$status" 1 "$conf"
-    [[ $output == *"$message"* ]] || is "$output" "$message"
-  done <<'END'
+  refuse_lines <<'END'
 VhostLimitClients Maybe|VhostLimitClients: 'Maybe' is not one of On, Off
 VhostLimitClients On 33|'33' is not the length of an IPv4 prefix, a whole number from 8 to 32
 VhostLimitClients On 24 8|'8' is not the length of an IPv6 prefix, a whole number from 16 to 128

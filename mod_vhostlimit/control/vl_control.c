@@ -145,19 +145,25 @@ static void make_answer(client_t *client, apr_size_t len)
         close_client(client);
 }
 
+/* Receives up to size bytes.  Returns their number, 0 if there are none yet, or if there will be
+ * none: then the client has been closed. */
+static apr_size_t receive(client_t *client, char *ret_bytes, apr_size_t size)
+{
+    ssize_t n = recv(client->fd, ret_bytes, size, MSG_DONTWAIT);
+
+    if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
+        close_client(client);
+    return n > 0 ? (apr_size_t)n : 0;
+}
+
 /* Receives a part of what follows "bulk".  Executes the command when it is complete. */
 static void receive_body(client_t *client)
 {
-    ssize_t n = recv(client->fd, client->body + client->body_len,
-                     client->body_size - client->body_len, MSG_DONTWAIT);
+    apr_size_t n = receive(client, client->body + client->body_len, client->body_size - client->body_len);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (!n)
         return;
-    if (n <= 0) {
-        close_client(client);
-        return;
-    }
-    client->body_len += (apr_size_t)n;
+    client->body_len += n;
     client->deadline = vl_clock_us() + BODY_US;
     if (client->body_len == client->body_size)
         make_answer(client, client->len);
@@ -198,17 +204,12 @@ static void take_line(client_t *client, apr_size_t len)
  * buffer is full. */
 static void receive_command(client_t *client)
 {
-    ssize_t n = recv(client->fd, client->line + client->len,
-                     sizeof(client->line) - client->len, MSG_DONTWAIT);
+    apr_size_t n = receive(client, client->line + client->len, sizeof(client->line) - client->len);
     const char *end;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (!n)
         return;
-    if (n <= 0) {
-        close_client(client);
-        return;
-    }
-    client->len += (apr_size_t)n;
+    client->len += n;
     end = memchr(client->line, '\n', client->len);
     if (end)
         take_line(client, (apr_size_t)(end - client->line));

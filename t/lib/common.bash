@@ -143,6 +143,12 @@ wait_until() { # <seconds> <command>...
 
 # Waits, for a state that has to last for a while, or for a timeout in the server.
 time_passes() { wait_until $(($1 / 1000 + 1)) moment_is_over $((${EPOCHREALTIME/./} + $1 * 1000)); }   # <ms>
+# Prints how long the command takes, in milliseconds.
+milliseconds() { # <command>...
+  local start=${EPOCHREALTIME/./}
+  "$@" >&2
+  echo $(((${EPOCHREALTIME/./} - start) / 1000))
+}
 moment_is_over() { ((${EPOCHREALTIME/./} >= $1)); }
 
 # A zombie counts as gone.

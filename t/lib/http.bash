@@ -207,3 +207,10 @@ line_up() { # <vhost> <path>...
 waiting_of()  { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }  # <vhost>: in the queue and beyond it
 has_waiting() { (($(waiting_of "$1") == $2)); }                                      # <vhost> <number>
 head_of()     { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }            # <name> <header>
+
+# A client in the background: its pid is in the variable NAME_pid.
+in_background() { # <name> <command>...
+  "${@:2}" >"$BATS_TEST_TMPDIR/$1" 2>&1 3>&- 4>&- &
+  eval "$1_pid=$!"
+}
+has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>

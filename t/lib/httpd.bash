@@ -207,6 +207,16 @@ check_config() { # <as configure_httpd>...
   try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
 }
 
+# Asserts that each line "DIRECTIVE|MESSAGE" of stdin is refused in a.test, with the message.
+refuse_lines() {
+  local conf message
+  while IFS='|' read -r conf message; do
+    check_config 'VhostLimit On' -v "a $conf"
+    is "$status" 1 "$conf"
+    [[ $output == *"$message"* ]] || is "$output" "$message"
+  done
+}
+
 start_httpd() { # <as configure_httpd>...
   rm -rf "$HTTPD_ROOT"
   mkdir -p "$HTTPD_ROOT"

@@ -175,23 +175,34 @@ static apr_uint32_t begins(vl_queue_t *q, apr_uint32_t a, int is_first)
     return n;
 }
 
-/* Slots are held by averages. What accounts of sleeping requests hold may all be asleep. */
-static void sleepers_leave_no_processor_idle(void)
+/* Two accounts with n queued requests each share 8 slots by duty, and one of them begins 20. */
+static vl_queue_t *two_duties(apr_uint32_t duty_a, apr_uint32_t estimate_us, apr_uint32_t n, apr_uint32_t *ret_a,
+                              apr_uint32_t *ret_b)
 {
     vl_shm_t *shm = make(10, 2);
-    apr_uint32_t i, n, a = account(shm, "a", 0), b = account(shm, "b", 0);
+    apr_uint32_t i, a = *ret_a = account(shm, "a", 0), b = *ret_b = account(shm, "b", 0);
     vl_queue_t *q = &shm->queue;
 
     q->head->slots = 8;
     q->head->by_duty = 1;
-    vl_fair_set_duty(q, a, 400, 0, 0);
+    vl_fair_set_duty(q, a, duty_a, 0, 0);
     vl_fair_set_duty(q, b, 1000, 0, 0);
-    for (i = 0; i < 100; i++) {
+    q->accounts[a].estimate_us = estimate_us;
+    for (i = 0; i < n; i++) {
         vl_fair_arrive(q, a);
         vl_fair_arrive(q, b);
     }
     for (i = 0; i < 20; i++)
         vl_fair_begin(q, a);
+    return q;
+}
+
+/* Slots are held by averages. What accounts of sleeping requests hold may all be asleep. */
+static void sleepers_leave_no_processor_idle(void)
+{
+    apr_uint32_t i, n, a, b;
+    vl_queue_t *q = two_duties(400, 1, 100, &a, &b);
+
     ok(!vl_fair_free(q), "20 requests of duty 400 hold 8 slots");
     n = begins(q, b, 0);
     ok(n == 4, "an account that computes begins as many as its part of the slots (%u)", n);
@@ -210,21 +221,9 @@ static void sleepers_leave_no_processor_idle(void)
 /* An account that is behind in CPU time may exceed the slots by what its estimate says it lacks. */
 static void owed_time_exceeds_slots(void)
 {
-    vl_shm_t *shm = make(10, 2);
-    apr_uint32_t i, n, a = account(shm, "a", 0), b = account(shm, "b", 0);
-    vl_queue_t *q = &shm->queue;
+    apr_uint32_t i, n, a, b;
+    vl_queue_t *q = two_duties(350, 10000, 400, &a, &b);
 
-    q->head->slots = 8;
-    q->head->by_duty = 1;
-    vl_fair_set_duty(q, a, 350, 0, 0);
-    vl_fair_set_duty(q, b, 1000, 0, 0);
-    q->accounts[a].estimate_us = 10000;
-    for (i = 0; i < 400; i++) {
-        vl_fair_arrive(q, a);
-        vl_fair_arrive(q, b);
-    }
-    for (i = 0; i < 20; i++)
-        vl_fair_begin(q, a);
     for (i = 0; i < 12; i++)
         vl_fair_begin(q, b);
     vl_fair_charge(q, b, 250000);

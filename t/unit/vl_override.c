@@ -34,6 +34,15 @@ static vl_change_t resets(unsigned keys)
     return change;
 }
 
+static vl_override_t changed(const vl_values_t *configured, const vl_change_t *change)
+{
+    vl_override_t state = { 0 };
+
+    vl_override_configure(&state, configured);
+    vl_override_change(&state, change);
+    return state;
+}
+
 static void keys_have_names(void)
 {
     ok(vl_override_key("weight") == VL_KEY_weight
@@ -71,11 +80,9 @@ static void changes_and_resets(void)
 static void configurations_change(void)
 {
     vl_values_t configured = values_with(100, 10);
-    vl_override_t state = { 0 };
     vl_change_t change = sets(VL_KEY_weight, 300);
+    vl_override_t state = changed(&configured, &change);
 
-    vl_override_configure(&state, &configured);
-    vl_override_change(&state, &change);
     configured.of[VL_KEY_queue] = 20;
     vl_override_configure(&state, &configured);
     ok(state.now.of[VL_KEY_weight] == 300 && state.now.of[VL_KEY_queue] == 20 && state.keys,
@@ -89,11 +96,9 @@ static void configurations_change(void)
 static void plans_change_what_is_configured(void)
 {
     vl_values_t configured = values_with(100, 10);
-    vl_override_t state = { 0 };
     vl_change_t change = sets(VL_KEY_weight, 300);
+    vl_override_t state = changed(&configured, &change);
 
-    vl_override_configure(&state, &configured);
-    vl_override_change(&state, &change);
     memset(&change, 0, sizeof(change));
     change.configure = VL_KEY_BIT(VL_KEY_weight) | VL_KEY_BIT(VL_KEY_queue);
     change.values = values_with(200, 20);

@@ -40,6 +40,21 @@ static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
     return rv;
 }
 
+/* A child claims to be the acceptor, another one asks, and the slot of the account is sent to it.
+ * Returns the account. */
+static apr_uint32_t one_sent_to_two(vl_shm_t *shm, vl_shm_t *one, vl_shm_t *two, int pair[2],
+                                    vl_ticket_t *ret_ticket)
+{
+    apr_uint32_t a = account(shm, "a", 0);
+
+    vl_slot_set(shm, 1);
+    vl_transfer_create(0, pair);
+    vl_relay_claim(one);
+    vl_relay_child_ask(two);
+    send_slot(one, pair, a, ret_ticket);
+    return a;
+}
+
 static void one_claims(void)
 {
     vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
@@ -91,18 +106,13 @@ static void grants_only_to_asking_children(void)
 static void lost_slots_are_released(void)
 {
     vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
-    apr_uint32_t a = account(shm, "a", 0);
     apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
     vl_passed_t passed;
     vl_item_t item;
     int pair[2], fd = -1;
+    apr_uint32_t a = one_sent_to_two(shm, &one, &two, pair, &ticket);
 
-    vl_slot_set(shm, 1);
-    vl_transfer_create(0, pair);
-    vl_relay_claim(&one);
-    vl_relay_child_ask(&two);
-    send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_tidy(&one, pair, later);
     ok(one.children[one.self].running == 1, "an unread item is kept");
     vl_relay_acceptor_recall(pair, &passed, &fd);        /* the child dies after this */
@@ -151,17 +161,12 @@ static struct rlimit use_all_descriptors(void)
 static void full_children_leave_items(void)
 {
     vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
-    apr_uint32_t a = account(shm, "a", 0);
     struct rlimit limit;
     vl_ticket_t ticket;
     vl_item_t item;
     int pair[2], fd;
 
-    vl_slot_set(shm, 1);
-    vl_transfer_create(0, pair);
-    vl_relay_claim(&one);
-    vl_relay_child_ask(&two);
-    send_slot(&one, pair, a, &ticket);
+    one_sent_to_two(shm, &one, &two, pair, &ticket);
     limit = use_all_descriptors();
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
        && vl_relay_pending(pair), "a child without descriptors leaves the item");
@@ -286,16 +291,11 @@ static void the_first_child_serves(void)
 static void a_woken_child_dies(void)
 {
     vl_shm_t *shm = make_engaged(), one = view(shm, 0, 1), two = view(shm, 1, 1);
-    apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
     vl_item_t item;
     int pair[2], fd = -1;
 
-    vl_slot_set(shm, 1);
-    vl_transfer_create(0, pair);
-    vl_relay_claim(&one);
-    vl_relay_child_ask(&two);
-    send_slot(&one, pair, a, &ticket);
+    one_sent_to_two(shm, &one, &two, pair, &ticket);
     shm->head->unclaimed = 0;       /* a child has taken it, and died */
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS && item.grant.holds,
