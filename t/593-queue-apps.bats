@@ -171,9 +171,11 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
   run_uwsgi m2 "$run/m" http-socket a
   run_uwsgi t "$run/t" socket a --threads 8
   run_uwsgi both "$run/both" socket a --http-socket "127.0.0.1:$three"
-  compare 'uWSGI' '/uwsgi?ms=20' '/uwsgi?ms=0&sleep=50'
+  if is_long; then
+    compare 'uWSGI' '/uwsgi?ms=20' '/uwsgi?ms=0&sleep=50'
+    compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
+  fi
   compare 'SCGI' '/scgi?ms=20' '/scgi?ms=0&sleep=50'
-  compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
   compare 'two members of a balancer' '/members?ms=20' '/members?ms=0&sleep=50'
   # Threads of one process serve both sites, and it is divided by their requests.
   most_b=600 compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'

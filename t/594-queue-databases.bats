@@ -127,8 +127,6 @@ compare() { # <title> <path of a> <path of b> <cost of a> <cost of b>
   at_most "$part_a" $((expected + off)) "charged to site a, permille"
 }
 
-is_long() { [[ ${VL_LONG:-0} != 0 ]]; }
-
 compare_all() { # <title>
   local a b
   is "$(web "$(url a '/sql.php?ms=1')")$(web "$(url b '/sql.php?ms=1')")" askedasked

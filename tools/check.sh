@@ -37,6 +37,7 @@ machines   t/890-robust-kernels.bats
 engaged    VHOSTLIMIT_TEST_STATE=engaged t
 toggled    VHOSTLIMIT_TEST_STATE=toggled t
 faults     t/537-accept-dormant.bats t/575-accept-prefork.bats t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
+apps       t/593-queue-apps.bats t/594-queue-databases.bats
 bench      t/930-tools-setup.bats t/935-tools-build.bats t/940-tools-bench.bats t/942-tools-isolation.bats t/950-tools-clients.bats t/965-tools-killed.bats
 package    t/970-tools-package.bats t/972-tools-week.bats
 ansible    t/985-tools-ansible.bats

@@ -9,6 +9,8 @@ SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerC
 
 FPM_OPTIONS=()
 
+is_long() { [[ ${VL_LONG:-0} != 0 ]]; }
+
 teardown() { all_of stop_apps end_server remove_group; }
 
 group() { printf '/vl-apps-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
