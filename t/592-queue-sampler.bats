@@ -222,7 +222,7 @@ fill() { # <pool of a> <pool of b>
   time_passes 1000
   before=$(cpu_of "$sampler") from=${EPOCHREALTIME/./}
   time_passes 2000
-  at_most $((($(cpu_of "$sampler") - before) * 1000 / (${EPOCHREALTIME/./} - from))) 30 "permille of a processor"
+  at_most $((($(cpu_of "$sampler") - before) * 1000 / (${EPOCHREALTIME/./} - from))) 25 "permille of a processor"
   wait "$calls"
 }
 

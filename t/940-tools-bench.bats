@@ -87,15 +87,15 @@ interrupted_after_a_run() { # <signal>
   jq -e 'all(.runs[]; .others_cpu >= 0 and (.client_cpu | length) == 1 and (.noise | type) == "array")' out/result.json
 }
 
-# Of the requests admitted between two samples that both find all three sites waiting for
-# more. On a quiet machine they are a half, a third and a sixth; on a loaded one the clients do not keep up.
+# Of the requests admitted between two samples that both find a hundred waiting requests of each site: on a loaded
+# machine the clients do not keep up otherwise. They are a half, a third and a sixth; a third each without weights.
 admitted_by_weight() {
   jq -c '[.runs[] | select(.target == "vhostlimit")
     | [.samples[].sites | [.site1, .site2, .site3]] | range(1; length) as $i | [.[$i], .[$i - 1]]
-    | select(all(.[][]; .waiting > 0)) | map(map(.requests)) | transpose | map(.[0] - .[1])]
+    | select(all(.[][]; .waiting > 100)) | map(map(.requests)) | transpose | map(.[0] - .[1])]
     | transpose | map(add)' out/result.json >let-in
   cat let-in
-  jq -e 'add >= 60 and .[0] > .[2]' let-in
+  jq -e 'add >= 60 and .[0] * 2 > .[2] * 3' let-in
 }
 
 @test "later loads begin on time, -k keeps connections alive, and the status page is sampled" {
