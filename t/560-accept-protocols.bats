@@ -300,6 +300,16 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
   wait_until 20 grep -q '^t.test 192.0.2.7' "$log"
 }
 
+reads_headers_on() { # <mpm>
+  start_tls -m "$1" -l remoteip 'VhostLimit On' 's: SSLEngine off' 't: SSLEngine off' 's: RemoteIPProxyProtocol On' -x "Listen 127.0.0.1:$(free_port other)"
+  is "$(tls_packets "${FROM}GET /page.html HTTP/1.1\r\nHost: s.test\r\nConnection: close\r\n\r\n" | sed -n 's/\r$//; 1p')" 'HTTP/1.1 200 OK'
+}
+
+@test "PROXY protocol: the header is read on a port that is not the only one, on each MPM" {
+  requires mod_remoteip
+  on_each_mpm reads_headers_on
+}
+
 # ---- long-lived ------------------------------------------------------------------------
 
 UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'

@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include <ap_listen.h>
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_connection.h>
@@ -16,7 +18,9 @@ static struct {
     ap_HOOK_pre_connection_t *connection_hook;
     int proxy_header;
     apr_array_header_t *names;          /* const char *, of RemoteIPHeader */
-} remoteip;
+    apr_array_header_t *ports;          /* apr_port_t, of all listeners */
+    pthread_mutex_t lock;               /* the address of the only listener: call_connection_hook() */
+} remoteip = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Returns 1 if the directive is On anywhere in the tree. */
 static int is_on(const ap_directive_t *node, const char *name)
@@ -41,26 +45,74 @@ static void collect_names(apr_pool_t *pconf, const ap_directive_t *node)
     }
 }
 
-#define FIND_HOOK(name, ret_hook)                                                       \
+#define FIND_LINK(name, ret_link)                                                       \
     do {                                                                                \
         const apr_array_header_t *hooks = ap_hook_get_##name();                         \
         int i;                                                                          \
                                                                                         \
-        *(ret_hook) = NULL;                                                             \
+        *(ret_link) = NULL;                                                             \
         for (i = 0; hooks && i < hooks->nelts; i++) {                                   \
-            const ap_LINK_##name##_t *link = &APR_ARRAY_IDX(hooks, i, ap_LINK_##name##_t); \
+            ap_LINK_##name##_t *entry = &APR_ARRAY_IDX(hooks, i, ap_LINK_##name##_t);   \
                                                                                         \
-            if (link->szName && !strcmp(link->szName, "mod_remoteip.c"))                \
-                *(ret_hook) = link->pFunc;                                              \
+            if (entry->szName && !strcmp(entry->szName, "mod_remoteip.c"))              \
+                *(ret_link) = entry;                                                    \
         }                                                                               \
     } while (0)
 
+static int is_port_of_server(apr_port_t port)
+{
+    int i;
+
+    for (i = 0; i < remoteip.ports->nelts; i++) {
+        if (APR_ARRAY_IDX(remoteip.ports, i, apr_port_t) == port)
+            return 1;
+    }
+    return 0;
+}
+
+/* mod_remoteip's hook, which also expects a PROXY header only if a listener of ap_listeners has
+ * the connection's port (remoteip_is_server_port()).  Under worker and prefork a child process
+ * has one listener left (vl_listener.h, vl_prefork.h), which gets the address meanwhile. */
+static int call_connection_hook(conn_rec *c, void *csd)
+{
+    apr_sockaddr_t *kept;
+    int rc;
+
+    if (!ap_listeners || ap_listeners->next || !is_port_of_server(c->local_addr->port))
+        return remoteip.connection_hook(c, csd);
+    pthread_mutex_lock(&remoteip.lock);
+    kept = ap_listeners->bind_addr;
+    ap_listeners->bind_addr = c->local_addr;
+    rc = remoteip.connection_hook(c, csd);
+    ap_listeners->bind_addr = kept;
+    pthread_mutex_unlock(&remoteip.lock);
+    return rc;
+}
+
+/* Replaces the hook, and collects the ports of all listeners. */
+static void find_connection_hook(apr_pool_t *pconf)
+{
+    ap_LINK_pre_connection_t *link;
+    const ap_listen_rec *lr;
+
+    FIND_LINK(pre_connection, &link);
+    remoteip.proxy_header = link && is_on(ap_conftree, "RemoteIPProxyProtocol");
+    if (!remoteip.proxy_header)
+        return;
+    remoteip.ports = apr_array_make(pconf, 4, sizeof(apr_port_t));
+    for (lr = ap_listeners; lr; lr = lr->next)
+        APR_ARRAY_PUSH(remoteip.ports, apr_port_t) = lr->bind_addr->port;
+    remoteip.connection_hook = link->pFunc;
+    link->pFunc = call_connection_hook;
+}
+
 void vl_remoteip_post_config(apr_pool_t *pconf)
 {
-    FIND_HOOK(post_read_request, &remoteip.hook);
-    FIND_HOOK(pre_connection, &remoteip.connection_hook);
-    remoteip.proxy_header = remoteip.connection_hook
-                            && is_on(ap_conftree, "RemoteIPProxyProtocol");
+    ap_LINK_post_read_request_t *link;
+
+    FIND_LINK(post_read_request, &link);
+    remoteip.hook = link ? link->pFunc : NULL;
+    find_connection_hook(pconf);
     remoteip.names = apr_array_make(pconf, 1, sizeof(const char *));
     if (remoteip.hook)
         collect_names(pconf, ap_conftree);
@@ -73,7 +125,7 @@ int vl_remoteip_is_used(void)
 
 int vl_remoteip_expects_proxy_header(conn_rec *c)
 {
-    return remoteip.proxy_header && remoteip.connection_hook(c, NULL) == OK;
+    return remoteip.proxy_header && call_connection_hook(c, NULL) == OK;
 }
 
 /* Returns 1 for an address in any notation for which apr_sockaddr_info_get(), which mod_remoteip

@@ -4,7 +4,8 @@
 
 /* The client's address behind a trusted proxy, before the connection is accepted. The trust
  * is that of mod_remoteip: its own hook is called with the scratch request, so its header,
- * proxies and exceptions apply as configured. No lock: any thread of a child. */
+ * proxies and exceptions apply as configured. Any thread of a child calls these functions. The
+ * lock is held only while mod_remoteip looks whether a connection has a PROXY header. */
 
 #include <httpd.h>
 
