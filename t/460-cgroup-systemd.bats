@@ -77,6 +77,16 @@ a_has() { # <tree> <weight> <quota>
   wait_until 10 cgroup_gone /system.slice/apache2.service
 }
 
+@test "without Delegate the module enables no controller, and systemctl reload works" {
+  local group=/system.slice/apache2.service
+  start_service -v 'a VhostLimitWeight 300'
+  is "$(status_json | jq -r .cgroup.reason)" "no CPU shares: systemd has not delegated $group to Apache"
+  is "$(cat "/sys/fs/cgroup$group/cgroup.subtree_control")" ''
+  timeout 60 systemctl reload apache2
+  wait_until 30 restarted_since 1
+  is "$(get a /cgi/where.sh) $(answer_body)" "200 0::$group/vhostlimit/a.test"
+}
+
 @test "slice: all sites together have one share, and the tree is below it" {
   local tree=/web.slice/apache2.service/vhostlimit
   drop_in apache2-delegate.conf

@@ -3,6 +3,7 @@
 #include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <apr_strings.h>
@@ -356,6 +357,40 @@ static int are_same(const vl_cgroup_t *old, const vl_cgroup_t *cg)
     return same && old->links == vl_cgroup_links(cg);
 }
 
+/* Returns 1 if systemd has given this v2 group, or one above it, to its service. systemd marks
+ * such groups with these attributes (cgroup_xattr_apply() of its core/cgroup.c). */
+static int is_delegated(apr_pool_t *p, const char *mount, const char *path)
+{
+    char *dir = apr_pstrcat(p, mount, path, NULL), value = '0';
+
+    while (strcmp(dir, mount)) {
+        if (getxattr(dir, "trusted.delegate", &value, 1) == 1 && value == '1')
+            return 1;
+        *strrchr(dir, '/') = '\0';
+    }
+    return 0;
+}
+
+/* v2: gives up the controllers if the tree would be in a group that systemd has not delegated.
+ * systemd starts the programs of ExecReload= and ExecStop= in that group, which the kernel
+ * refuses once a controller is enabled there: "systemctl reload" fails with status 219. */
+static void leave_to_systemd(vl_cgroup_t *cg)
+{
+    const char *own = apr_pstrmemdup(cg->pool, cg->path, (apr_size_t)
+                                     (strrchr(cg->path, '/') - cg->path));
+    int c;
+
+    if (!*own || access("/run/systemd/system", F_OK))
+        return;
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        controller_t *ctl = &cg->controllers[c];
+
+        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT
+            && !is_delegated(cg->pool, ctl->mount, own))
+            ctl->missing = apr_psprintf(cg->pool, "systemd has not delegated %s to Apache", own);
+    }
+}
+
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old)
 {
@@ -367,6 +402,8 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
     apr_pool_create_unmanaged(&p);
     cg = make_struct(p);
     find_tree(cg, setting, needs);
+    if (!strcmp(setting, "auto") && strcmp(cg->backend, "off"))
+        leave_to_systemd(cg);
     if (strcmp(cg->backend, "off"))
         make_tree(cg, old);
     copy_constants(cg);
