@@ -433,6 +433,22 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   (($(status_of a charged_us) > charged)) || fail "what it did afterwards is not charged"
 }
 
+# Sites share by what they are charged. The handshake, the request and the close are a site's own. What
+# is not charged is the work of the threads that accept, a tenth.
+@test "the CPU time of TLS connections is charged to their site" {
+  requires ab
+  stay_engaged
+  local used charged
+  start_tls 'VhostLimit On'
+  # shellcheck disable=SC2046  # pids
+  used=$(cpu_of $(httpd_children)) charged=$(status_of s charged_us)
+  ab -q -n 2000 -c 20 "https://127.0.0.1:$(tls_port)/page.html" >/dev/null
+  settles s running 0
+  # shellcheck disable=SC2046  # pids
+  used=$(($(cpu_of $(httpd_children)) - used)) charged=$(($(status_of s charged_us) - charged))
+  ((charged > used * 4 / 5 && charged < used * 11 / 10)) || fail "used $used us, charged $charged us"
+}
+
 # ---- bodies --------------------------------------------------------------------------
 
 @test "Expect: 100-continue and a chunked body work on connections that were queued" {

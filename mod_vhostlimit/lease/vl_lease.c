@@ -526,6 +526,11 @@ int vl_lease_process(vl_lease_t *lease)
     return rc;
 }
 
+apr_int64_t vl_lease_charged_until(const vl_lease_t *lease)
+{
+    return lease->frames && lease->is_measured ? lease->cpu_us : 0;
+}
+
 void vl_lease_was_idle(vl_lease_t *lease)
 {
     if (vl_leases.parks && lease->state == RUNNING && !lease->http2) {

@@ -114,6 +114,9 @@ int vl_lease_park_request(vl_lease_t *lease, const request_rec *r, apr_uint32_t 
 
 /* The response has been sent. The thread has nearly finished with the connection. */
 void vl_lease_sent(void);
+/* Returns the reading of the calling thread's clock, us, up to which the run of an HTTP/2 connection
+ * that has just ended is charged; 0 if it was not measured. */
+apr_int64_t vl_lease_charged_until(const vl_lease_t *lease);
 
 /* Reduces the credit by what a request of the connection was charged. Any thread. */
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us);

@@ -10,6 +10,7 @@
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
 #include "core/vl_slot.h"
+#include "request/vl_request.h"
 
 struct vl_handshake_t {
     vl_grant_t *grant;
@@ -17,17 +18,19 @@ struct vl_handshake_t {
     vl_client_id_t client;
     pthread_t thread;
     apr_int64_t charged_us;         /* reading of that thread's clock at the last charge */
-    int over;
+    int measures;                   /* ... which is charged */
+    int over;                       /* the slot is released no more */
 };
 
 static ap_filter_rec_t *filter_handle;
 
-/* Returns the CPU time of the thread since the last charge, 0 on another thread. */
+/* Returns the CPU time of the thread since the last charge, 0 on another thread, and after the
+ * hooks of the connection have run there. */
 static apr_uint64_t uncharged_us(vl_handshake_t *handshake)
 {
     apr_int64_t now, us;
 
-    if (!pthread_equal(handshake->thread, pthread_self()))
+    if (!handshake->measures || !pthread_equal(handshake->thread, pthread_self()))
         return 0;
     now = vl_meter_thread_us();
     us = now - handshake->charged_us;
@@ -80,26 +83,43 @@ vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t t
     handshake->account = grant->ticket.account;
     handshake->client = grant->ticket.client;
     handshake->thread = pthread_self();
+    handshake->measures = 1;
     handshake->charged_us = thread_us;
     ap_add_input_filter_handle(filter_handle, handshake, NULL, c);
     return handshake;
 }
 
-int vl_handshake_end(vl_handshake_t **handshake)
+static void charge(const vl_handshake_t *handshake, apr_uint64_t us)
 {
-    vl_handshake_t *ends = *handshake;
-    apr_uint64_t us;
+    if (!us)
+        return;
+    vl_charge_part(vl_child.shm, handshake->account, us);
+    vl_fair_charge_client(vl_child.shm, handshake->account, &handshake->client, us, 0);
+}
 
-    if (!ends)
-        return 0;
-    *handshake = NULL;
-    ends->over = 1;
-    us = uncharged_us(ends);
-    if (us) {
-        vl_charge_part(vl_child.shm, ends->account, us);
-        vl_fair_charge_client(vl_child.shm, ends->account, &ends->client, us, 0);
+void vl_handshake_leave(vl_handshake_t *handshake)
+{
+    if (!handshake || !handshake->measures)
+        return;
+    if (pthread_equal(handshake->thread, pthread_self())) {
+        charge(handshake, uncharged_us(handshake));
+        vl_request_charged_until(handshake->charged_us);
     }
-    return 1;
+    handshake->measures = 0;
+}
+
+void vl_handshake_end(vl_handshake_t *handshake)
+{
+    vl_handshake_leave(handshake);
+    if (handshake)
+        handshake->over = 1;
+}
+
+void vl_handshake_close(vl_handshake_t *handshake)
+{
+    vl_handshake_end(handshake);
+    if (handshake)
+        charge(handshake, vl_request_take_rest());
 }
 
 void vl_handshake_register(void)

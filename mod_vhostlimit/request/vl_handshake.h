@@ -24,9 +24,12 @@ typedef struct vl_handshake_t vl_handshake_t;
 /* Begins to charge the handshake. *grant holds a slot and lives longer than the
  * connection's filters. thread_us: the thread's CPU clock at the start. */
 vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t thread_us);
-/* The first request has come, or the connection ends: charges the rest and clears
- * *handshake. The thread stays counted (grant->occupies). Returns 0 if *handshake is
- * NULL: there was none, or it has ended. */
-int vl_handshake_end(vl_handshake_t **handshake);
+/* The thread leaves the connection: charges what it has used for the handshake. In this and the
+ * following functions handshake may be NULL: there was none. */
+void vl_handshake_leave(vl_handshake_t *handshake);
+/* The same when the first request has come. The thread stays counted (grant->occupies). */
+void vl_handshake_end(vl_handshake_t *handshake);
+/* The connection has been closed: charges what that has cost its thread. */
+void vl_handshake_close(vl_handshake_t *handshake);
 
 #endif

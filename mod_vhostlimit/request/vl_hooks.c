@@ -250,8 +250,7 @@ static __attribute__((noinline)) void admit_other(request_rec *r, conn_t *conn, 
         return;
     }
     conn->server = NULL;
-    if (vl_handshake_end(&conn->handshake))
-        vl_request_forget_thread();
+    vl_handshake_end(conn->handshake);
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_seen_is_exempt(r, conn->sent);
     found = vl_accounts_find(vl_child.shm, conf, r->hostname);
     account = account_of(conn, conf, found);

@@ -210,7 +210,7 @@ static apr_status_t conn_cleanup(void *data)
     vl_request_uncount(conn);
     if (conn->current == &conn->plain)
         vl_request_end(&conn->plain);
-    vl_handshake_end(&conn->handshake);
+    vl_handshake_close(conn->handshake);
     vl_request_end_grant(conn, 0);
     return APR_SUCCESS;
 }
@@ -492,7 +492,7 @@ static int process_connection(conn_rec *c)
         return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
-        vl_handshake_end(&conn->handshake);
+        vl_handshake_end(conn->handshake);
     if (is_left_to_mpm(c, conn, is_http1)) {
         conn->is_http1 = 1;
         return DECLINED;
@@ -505,11 +505,14 @@ static int process_connection(conn_rec *c)
     else if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
-    /* The handshake and the frames of HTTP/2 are charged already. */
+    if (rc != DECLINED)
+        vl_handshake_leave(conn->handshake);
     if (!is_http1 && conn->account && vl_engage_is_dormant(vl_child.shm))
         vl_request_measure_listed(conn->account - 1, 0);
-    else if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
-        vl_request_forget_thread();
+    else if (!is_http1 && vl_lease_charged_until(conn->lease))
+        vl_request_charged_until(vl_lease_charged_until(conn->lease));
+    else if (rc != DECLINED && (!is_http1 || (is_first && !is_ready(conn) && !conn->handshake && !conn->account)))
+        vl_request_forget_thread();     /* a handshake without a request */
     if (!vl_lease_parks() && !is_http1)
         vl_request_end_grant(conn, 0);
     return rc == DECLINED && conn->waiting ? process_waiting(c, conn->waiting) : rc;
@@ -541,8 +544,9 @@ void vl_hooks_conn_register(vl_hooks_go_fn *go)
     vl_handshake_register();
     vl_hooks_net_register();
     /* Before any request of the connection exists, so that the request's filters are
-     * chained behind these. Secondary connections (HTTP/2) come here too. */
-    ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+     * chained behind these, and before mod_ssl, so that conn_cleanup() runs after its cleanup.
+     * Secondary connections (HTTP/2) come here too. */
+    ap_hook_pre_connection(pre_connection, NULL, tls, APR_HOOK_MIDDLE);
     ap_hook_process_connection(begin_connection, NULL, tls, APR_HOOK_REALLY_FIRST);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);

@@ -180,6 +180,21 @@ apr_int64_t vl_request_thread_us(void)
     return w->known ? w->us : vl_meter_thread_us();
 }
 
+void vl_request_charged_until(apr_int64_t us)
+{
+    worker_t *w = settle();
+
+    w->us = us;
+    w->known = 1;
+}
+
+apr_uint64_t vl_request_take_rest(void)
+{
+    worker_t *w = &this_worker;
+
+    return w->known && !w->requests ? read_clock(w) : 0;
+}
+
 void vl_request_forget_thread(void)
 {
     worker_t *w = settle();

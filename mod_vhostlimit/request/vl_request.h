@@ -88,7 +88,7 @@ typedef struct req_t {
 typedef struct conn_t {
     vl_conninfo_t *conninfo;    /* NULL: the acceptor has not seen the connection */
     vl_grant_t grant;           /* for the next request */
-    vl_handshake_t *handshake;  /* until the first request, or NULL */
+    vl_handshake_t *handshake;  /* NULL: it had no slot for one */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
     req_t *waiting;             /* the request that waits without a thread, or NULL */
@@ -193,8 +193,12 @@ static inline int vl_request_is_counted(const req_t *req)
 /* Returns the CPU clock of the calling thread, us, as read at the end of its last
  * request, or now if that reading is not valid. */
 apr_int64_t vl_request_thread_us(void);
-/* The work of the calling thread since then is charged already: that reading is not
- * valid. */
+/* The work of the calling thread up to this reading of its clock, us, is charged already. */
+void vl_request_charged_until(apr_int64_t us);
+/* Returns the CPU time of the calling thread since the last charge, us, which the caller charges. Of
+ * listed requests, and of a thread whose last reading is not valid, it is 0. */
+apr_uint64_t vl_request_take_rest(void);
+/* The work of the calling thread so far is charged to no request: the last reading is not valid. */
 void vl_request_forget_thread(void);
 /* The calling thread has worked for the account, by `requests` listed ones or a part of its
  * connection, for busy_us. Its CPU time is read and charged after many of them, or at once if
