@@ -468,7 +468,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
 
     vl_control_child_init();
     /* Handlers of fork() run in the order in which they are registered: a new process enters
-     * its site's group first. */
+     * its site's group before others. */
+    vl_child_guard_forks();
     vl_place_fork_for(place, VL_PLACE_NONE);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
     if (!threads)

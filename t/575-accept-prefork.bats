@@ -86,6 +86,15 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   is "$(answer_of one) $(answer_of again)" '200 200'
 }
 
+# Apache kills the program of such a request, often before it is executed.
+@test "a request body that is too large for a program: the program's end gives back no slot" {
+  start_prefork -v 'a LimitRequestBody 6'
+  local i
+  for ((i = 0; i < 30; i++)); do is "$(get a /cgi/echo.sh -d 'more than six' -m 10)" 413; done
+  settles a running 0
+  is "$(get a /page.html)" 200
+}
+
 @test "when all children but the acceptor are killed, queued requests are served" {
   start_prefork
   queue_thirty_behind one

@@ -1,11 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "accept/vl_child.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <ap_mpm.h>
 
 vl_child_t vl_child;
+
+/* Under prefork a signal that ends the child destroys its pools in the handler. A program that
+ * Apache kills before it is executed, because its request has failed, would do that too: its
+ * copy of the pools would give back slots that the child still has. */
+static __thread sigset_t before_fork;
+
+static void block_ends(void)
+{
+    sigset_t ends;
+
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_fork);
+}
+
+static void unblock_ends(void)
+{
+    pthread_sigmask(SIG_SETMASK, &before_fork, NULL);
+}
+
+static void end_by_signal(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    unblock_ends();
+}
+
+void vl_child_guard_forks(void)
+{
+    pthread_atfork(block_ends, unblock_ends, end_by_signal);
+}
 
 void vl_child_init(const vl_child_t *child, int threads)
 {

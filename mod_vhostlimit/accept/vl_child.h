@@ -32,6 +32,9 @@ typedef struct vl_child_t {
 
 extern vl_child_t vl_child;
 
+/* Child, before other handlers of fork(): a forked process ends by SIGTERM and SIGHUP at once. */
+void vl_child_guard_forks(void);
+
 /* Child, before it starts threads. child: the members up to relay_pair; the others follow
  * from the MPM and the limit of descriptors. threads: threads of the MPM in a child. */
 void vl_child_init(const vl_child_t *child, int threads);
