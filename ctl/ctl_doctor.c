@@ -144,7 +144,8 @@ static void check_cgroup(doctor_t *doctor)
             "limit of memory, processes or I/O holds for back ends");
     else if (!strcmp(backend, "off"))
         add(doctor, PROBLEM, "cgroup", "start Apache as root in a cgroup that is delegated "
-            "to it (Delegate=yes in its systemd unit), see docs/production.md",
+            "to it (Delegate=yes in its systemd unit), see docs/production.md. With SELinux: "
+            "semodule -i vhostlimit.cil, see docs/compatibility.md",
             "there are no cgroups for sites: %s", reason);
     else if (*reason)
         add(doctor, PROBLEM, "cgroup", "see docs/production.md", "%s at %s: %s", backend,
@@ -359,7 +360,8 @@ static void check_sampler(doctor_t *doctor)
     else if (!strcmp(status->sampler.state, "blind"))
         add(doctor, PROBLEM, "sampler", "start Apache as root, with CAP_SYS_PTRACE and "
             "CAP_DAC_READ_SEARCH (CapabilityBoundingSet= in its unit; docker run --cap-add "
-            "SYS_PTRACE --cap-add DAC_READ_SEARCH), and restart it", "the sampler is blind: it "
+            "SYS_PTRACE --cap-add DAC_READ_SEARCH), and restart it. With SELinux: semodule -i "
+            "vhostlimit.cil, see docs/compatibility.md", "the sampler is blind: it "
             "may not see what processes wait for (CAP_SYS_PTRACE is missing). Back ends are "
             "not charged, and requests that sleep hold slots");
     else

@@ -358,13 +358,15 @@ static int are_same(const vl_cgroup_t *old, const vl_cgroup_t *cg)
 }
 
 /* Returns 1 if systemd has given this v2 group, or one above it, to its service. systemd marks
- * such groups with these attributes (cgroup_xattr_apply() of its core/cgroup.c). */
+ * such groups (cgroup_xattr_apply() of its core/cgroup.c): user.delegate since 251, and
+ * trusted.delegate, which only CAP_SYS_ADMIN shows. */
 static int is_delegated(apr_pool_t *p, const char *mount, const char *path)
 {
     char *dir = apr_pstrcat(p, mount, path, NULL), value = '0';
 
     while (strcmp(dir, mount)) {
-        if (getxattr(dir, "trusted.delegate", &value, 1) == 1 && value == '1')
+        if ((getxattr(dir, "user.delegate", &value, 1) == 1
+             || getxattr(dir, "trusted.delegate", &value, 1) == 1) && value == '1')
             return 1;
         *strrchr(dir, '/') = '\0';
     }
