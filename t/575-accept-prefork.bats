@@ -87,7 +87,7 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
 }
 
 # Apache kills the program of such a request, often before it is executed.
-@test "a request body that is too large for a program: the program's end gives back no slot" {
+@test "a request body that is too large for a program: the end of the program releases no slot" {
   start_prefork -v 'a LimitRequestBody 6'
   local i
   for ((i = 0; i < 30; i++)); do is "$(get a /cgi/echo.sh -d 'more than six' -m 10)" 413; done

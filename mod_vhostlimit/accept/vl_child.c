@@ -11,7 +11,7 @@ vl_child_t vl_child;
 
 /* Under prefork a signal that ends the child destroys its pools in the handler. A program that
  * Apache kills before it is executed, because its request has failed, would do that too: its
- * copy of the pools would give back slots that the child still has. */
+ * copy of the pools would release slots that the child still holds. */
 static __thread sigset_t before_fork;
 
 static void block_ends(void)
