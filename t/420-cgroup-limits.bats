@@ -281,6 +281,7 @@ start_with_cgid() { # <as start_httpd>...
 
 @test "earlier memory kills are not reported after a start, and a burst is reported once" {
   requires memory php_fpm mod_proxy_fcgi
+  stay_engaged  # a dormant server reads the kernel's counts every ten seconds only
   eat() { get a /eat.php >/dev/null; }
   killed() { (($(status_of a memory_kills) >= $1)); }
   start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' 'LogLevel proxy_fcgi:crit' -v 'a VhostLimitMemory 64M' -v "$(php_in a)"
