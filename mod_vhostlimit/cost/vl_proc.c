@@ -132,6 +132,24 @@ static void read_pollfds(pid_t pid, unsigned long address, unsigned long n, vl_w
         waits->fd[waits->n++] = fds[i].fd;
 }
 
+/* The same for the first set of select(). */
+static void read_fdset(pid_t pid, unsigned long address, unsigned long n, vl_waits_t *waits)
+{
+    fd_set set;
+    struct iovec to = { &set, (n < FD_SETSIZE ? n + 63 : FD_SETSIZE) / 64 * 8 }, from;
+    int fd;
+
+    FD_ZERO(&set);
+    from.iov_len = to.iov_len;
+    memcpy(&from.iov_base, &address, sizeof(from.iov_base));
+    if (process_vm_readv(pid, &to, 1, &from, 1, 0) <= 0)
+        return;
+    for (fd = 0; fd < FD_SETSIZE && waits->n < VL_PROC_FDS; fd++) {
+        if (FD_ISSET(fd, &set))
+            waits->fd[waits->n++] = fd;
+    }
+}
+
 /* Reads the descriptors of an epoll set: lines "tfd: N events: ..." (proc(5)). */
 static void read_epoll(pid_t pid, int epoll_fd, vl_waits_t *waits)
 {
@@ -157,6 +175,12 @@ static void find_waits(pid_t pid, long number, const unsigned long args[2], vl_w
     case SYS_ppoll:
         read_pollfds(pid, args[0], args[1], waits);
         break;
+#ifdef SYS_select
+    case SYS_select:
+#endif
+    case SYS_pselect6:
+        read_fdset(pid, args[1], args[0], waits);
+        break;
 #ifdef SYS_epoll_wait
     case SYS_epoll_wait:
 #endif
@@ -167,6 +191,9 @@ static void find_waits(pid_t pid, long number, const unsigned long args[2], vl_w
     case SYS_write: case SYS_writev: case SYS_sendto: case SYS_sendmsg: case SYS_sendfile:
     case SYS_connect: case SYS_accept: case SYS_accept4:
         waits->fd[waits->n++] = (int)args[0];
+        break;
+    case SYS_wait4: case SYS_waitid:
+        waits->is_for_child = 1;
         break;
     default:
         break;
@@ -179,7 +206,7 @@ vl_proc_e vl_proc_look(pid_t pid, pid_t tid, vl_waits_t *ret_waits)
     unsigned long args[2];
     long number;
 
-    ret_waits->n = 0;
+    ret_waits->n = ret_waits->is_for_child = 0;
     errno = 0;
     if (read_cached(proc.syscalls, pid, tid, "syscall", text, sizeof(text)) < 0)
         return errno == EPERM || errno == EACCES ? VL_PROC_DENIED : VL_PROC_GONE;

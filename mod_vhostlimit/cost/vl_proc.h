@@ -25,6 +25,7 @@ typedef enum {
 /* Descriptors that a thread waits for; none if it sleeps or waits for another thread. */
 typedef struct vl_waits_t {
     int n;
+    int is_for_child;               /* it waits for the end of a program that it has started */
     int fd[VL_PROC_FDS];
 } vl_waits_t;
 

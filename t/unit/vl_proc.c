@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -29,17 +31,20 @@ static void parses(void)
     ok(vl_proc_parse_syscall("", args) == -2, "nothing");
 }
 
-typedef enum { READS, POLLS, SLEEPS, BURNS } does_e;
+typedef enum { READS, POLLS, SELECTS, WAITS, SLEEPS, BURNS } does_e;
 
 /* A process that does this with the descriptor. */
 static pid_t process(does_e does, int fd)
 {
     struct pollfd pfd = { fd, POLLIN, 0 };
     pid_t pid = fork();
+    fd_set set;
     char byte;
 
     if (pid)
         return pid;
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
     switch (does) {
     case READS:
         if (read(fd, &byte, 1) < 0)
@@ -47,6 +52,18 @@ static pid_t process(does_e does, int fd)
         break;
     case POLLS:
         poll(&pfd, 1, 20000);
+        break;
+    case SELECTS:
+        select(fd + 1, &set, NULL, NULL, NULL);
+        break;
+    case WAITS:
+        if (!fork()) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            sleep(20);
+        }
+        else {
+            wait(NULL);
+        }
         break;
     case SLEEPS:
         sleep(20);
@@ -98,8 +115,16 @@ static void sees_what_threads_wait_for(void)
     pid = process(POLLS, fds[0]);
     ok(look_for(pid, VL_PROC_WAITS, 1, &waits) == VL_PROC_WAITS && waits.fd[0] == fds[0], "a poll");
     stop(pid);
+    pid = process(SELECTS, fds[0]);
+    ok(look_for(pid, VL_PROC_WAITS, 1, &waits) == VL_PROC_WAITS && waits.fd[0] == fds[0], "a select");
+    stop(pid);
+    pid = process(WAITS, fds[0]);
+    usleep(50000);
+    ok(look_for(pid, VL_PROC_WAITS, 0, &waits) == VL_PROC_WAITS && waits.is_for_child, "the end of a child");
+    stop(pid);
     pid = process(SLEEPS, fds[0]);
-    ok(look_for(pid, VL_PROC_WAITS, 0, &waits) == VL_PROC_WAITS && !waits.n, "a sleep");
+    ok(look_for(pid, VL_PROC_WAITS, 0, &waits) == VL_PROC_WAITS && !waits.n && !waits.is_for_child,
+       "a sleep");
     stop(pid);
     pid = process(BURNS, fds[0]);
     ok(look_for(pid, VL_PROC_RUNS, 0, &waits) == VL_PROC_RUNS, "a process that computes");
