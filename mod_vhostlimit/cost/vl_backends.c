@@ -18,6 +18,10 @@
 #define SINGLE_US (10 * APR_USEC_PER_SEC)
 /* That the sessions of a database cannot be seen is said after this time. */
 #define FAULT_US (2 * APR_USEC_PER_SEC)
+/* A process of each back end is looked at for work after a response this often. */
+#define AFTER_US 250000
+/* Folders whose site is remembered. */
+#define FOLDERS_MOST 4096
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
 
@@ -31,6 +35,8 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
     apr_pool_create(&b->scratch, p);
     apr_pool_create(&b->scan_pool, p);
     apr_pool_create(&b->connection_pool, p);
+    apr_pool_create(&b->folder_pool, p);
+    b->folders = apr_hash_make(b->folder_pool);
     b->connections = apr_hash_make(b->connection_pool);
     b->listens = apr_array_make(b->scan_pool, 0, sizeof(listens_t));
     b->known = apr_hash_make(b->scan_pool);
@@ -115,17 +121,34 @@ static void sample_process(vl_backends_t *b, process_t *process)
     }
 }
 
+/* Returns the account whose virtual host names the working folder of the process, or VL_NO_ACCOUNT. */
+static apr_uint32_t site_of_folder(vl_backends_t *b, pid_t pid)
+{
+    char folder[512];
+    apr_uint32_t account, *known;
+
+    if (!b->folder || !vl_proc_folder(pid, folder, sizeof(folder)))
+        return VL_NO_ACCOUNT;
+    known = apr_hash_get(b->folders, folder, APR_HASH_KEY_STRING);
+    if (known)
+        return *known;
+    if (apr_hash_count(b->folders) >= FOLDERS_MOST) {
+        apr_pool_clear(b->folder_pool);
+        b->folders = apr_hash_make(b->folder_pool);
+    }
+    account = b->folder(folder);
+    apr_hash_set(b->folders, apr_pstrdup(b->folder_pool, folder), APR_HASH_KEY_STRING,
+                 apr_pmemdup(b->folder_pool, &account, sizeof(account)));
+    return account;
+}
+
 /* A back end behind one that several accounts use belongs to the account whose virtual host names
  * its working folder. Returns 0 if it is another account's. */
 static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
 {
-    char folder[512];
-
     if (!backend->knows_owner) {
         backend->knows_owner = 1;
-        backend->owner = VL_NO_ACCOUNT;
-        if (b->folder && vl_proc_folder(backend->processes->pid, folder, sizeof(folder)))
-            backend->owner = b->folder(folder);
+        backend->owner = site_of_folder(b, backend->processes->pid);
     }
     return backend->owner == VL_NO_ACCOUNT || backend->owner == account;
 }
@@ -134,9 +157,15 @@ static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
 static void note_moment(vl_backends_t *b, backend_t *backend, process_t *process,
                         apr_uint32_t account)
 {
+    process->account = account;
+    if (process->moments_round != b->round)
+        process->moments = 0;
+    process->moments_round = b->round;
     if ((backend->n_shares < 2 && !backend->estimates) || b->moments == MOMENTS
         || (b->old_moments && process->moments))
         return;
+    if (!b->old_moments)
+        process->moments++;
     b->moment[b->moments].backend = backend;
     b->moment[b->moments].process = process;
     b->moment[b->moments++].account = account;
@@ -174,16 +203,26 @@ static void add_edge(vl_backends_t *b, edges_t *edges, const vl_peer_t *peer)
     edges->edge[i].seen_us = b->now_us;
 }
 
+/* Returns 1 if a process of the back end has opened the connection, and 0 if it has accepted it. */
+static int has_opened(const backend_t *backend, vl_peer_t *peer)
+{
+    const char *colon = strrchr(backend->name, ':');
+
+    if (peer->port)
+        return !colon || peer->from_port != (int)strtol(colon + 1, NULL, 10);
+    vl_proc_name(peer);
+    return peer->name[0] == '/' || peer->name[0] == '@';
+}
+
 /* Lists the connections that the process has opened. backend: its own. */
 static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *process)
 {
-    const char *colon = strrchr(backend->name, ':');
-    int port = colon ? (int)strtol(colon + 1, NULL, 10) : 0, i;
     apr_int64_t from_us = cpu_us();
     edges_t *edges = process->edges;
     struct dirent *entry;
     char path[64];
     DIR *dir;
+    int i;
 
     if (!edges)
         edges = process->edges = apr_pcalloc(b->pool, sizeof(*edges));
@@ -198,11 +237,9 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
 
         if (!inode || is_pipe || vl_proc_peer(process->pid, fd, inode, &peer) != VL_PEER_HERE)
             continue;
-        if (!peer.port)
-            vl_proc_name(&peer);
         if (peer.port && is_own(b, peer.port))
             note_call(b, &peer, backend->n_shares > 1 ? VL_NO_ACCOUNT : backend->shares[0].account);
-        else if (peer.port ? peer.from_port != port : peer.name[0] == '/' || peer.name[0] == '@')
+        else if (has_opened(backend, &peer))
             add_edge(b, edges, &peer);
     }
     if (dir)
@@ -255,8 +292,8 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
 
 /* --- what a request waits for -------------------------------------------------------- */
 
-static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
-                          int depth, apr_uint32_t *ret_runs);
+static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t account, pid_t pid,
+                          pid_t tid, int fd, int depth, apr_uint32_t *ret_runs);
 
 /* Returns 1 if a program wants a processor that the process has started and waits for. What programs of
  * this back end use is known from the first one on that was seen. */
@@ -290,14 +327,30 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
         runs = follow_edges(b, backend, account, process);
         users = share->users > share->users_before ? share->users : share->users_before;
     }
+    /* Of the other requests that wait for it, one of so many was looked at. */
+    users = 1 + (users - 1) * b->stride;
     if (runs)
         return runs < users ? runs * 1000 / users : 1000;
     for (i = 0; depth < DEPTH_MOST && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++) {
-        waits_for = look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs);
+        waits_for = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1,
+                         &runs);
         if (waits_for == VL_WAIT_RUNS)
             return runs;
     }
     return waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process) ? 1000 : 0;
+}
+
+/* A request of the account waits for this process of the back end, NULL if it is not known which. */
+static vl_wait_for_e look_at_process(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                                     process_t *process, int depth, apr_uint32_t *ret_runs)
+{
+    *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
+    /* A request at a depth of 1 or more does not make its account's cost unknown. */
+    vl_backends_table_use(b, backend, account,
+                          backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
+    if (process)
+        note_moment(b, backend, process, account);
+    return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
@@ -325,17 +378,24 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     /* It is known by now whether it is a database. */
     if (backend->processes && !backend->knows_database && vl_backends_database_ask(b, backend))
         return vl_backends_database_look(b, backend, account, inode, ret_runs);
-    *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
-    /* A request at a depth of 1 or more does not make its account's cost unknown. */
-    vl_backends_table_use(b, backend, account,
-                          backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
-    if (process)
-        note_moment(b, backend, process, account);
-    return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+    return look_at_process(b, backend, account, process, depth, ret_runs);
 }
 
-static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
-                          int depth, apr_uint32_t *ret_runs)
+/* The back end of the programs that a child process of Apache starts. */
+static backend_t *programs_of(vl_backends_t *b, pid_t pid)
+{
+    char name[64];
+    backend_t *backend;
+
+    apr_snprintf(name, sizeof(name), "programs of process %d", (int)pid);
+    backend = vl_backends_table_get(b, name);
+    backend->forks = backend->is_pipe = 1;
+    return backend;
+}
+
+/* from: the back end of the process, NULL for Apache. */
+static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t account, pid_t pid,
+                          pid_t tid, int fd, int depth, apr_uint32_t *ret_runs)
 {
     int is_pipe;
     apr_uint64_t inode = vl_proc_inode(pid, fd, &is_pipe);
@@ -346,12 +406,8 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     *ret_runs = 0;
     if (!inode || (is_pipe && depth))
         return VL_WAIT_NOTHING;
-    if (is_pipe) {
-        apr_snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
-        backend = vl_backends_table_get(b, peer.name);
-        backend->forks = backend->is_pipe = 1;
-        return look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs);
-    }
+    if (is_pipe)
+        return look_at_backend(b, programs_of(b, pid), account, inode, pid, tid, depth, ret_runs);
     switch (vl_proc_peer(pid, fd, inode, &peer)) {
     case VL_PEER_NONE:
         return VL_WAIT_NOTHING;
@@ -373,6 +429,9 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return VL_WAIT_ASLEEP;
     case VL_PEER_HERE:
     case VL_PEER_HIDDEN:
+        /* An event loop waits for its clients too. */
+        if (from && !has_opened(from, &peer))
+            return VL_WAIT_NOTHING;
         break;
     }
     if (peer.port && is_own(b, peer.port)) {
@@ -400,7 +459,17 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
                                int fd, apr_uint32_t *ret_runs)
 {
     b->at_database = 0;
-    return look(b, account, pid, tid, fd, 0, ret_runs);
+    return look(b, NULL, account, pid, tid, fd, 0, ret_runs);
+}
+
+vl_wait_for_e vl_backends_look_program(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
+                                       apr_uint32_t *ret_runs)
+{
+    backend_t *backend = programs_of(b, pid);
+    process_t *process = vl_backends_find_program(b, backend, pid, tid);
+
+    b->at_database = 0;
+    return process ? look_at_process(b, backend, account, process, 0, ret_runs) : VL_WAIT_NOTHING;
 }
 
 int vl_backends_at_database(const vl_backends_t *b)
@@ -408,25 +477,60 @@ int vl_backends_at_database(const vl_backends_t *b)
     return b->at_database;
 }
 
+/* A process that has run and serves no request does what it has left for after its response
+ * (fastcgi_finish_request() of PHP). Returns the account that it works for then, or VL_NO_ACCOUNT. PHP-FPM is
+ * in the folder of the page meanwhile. */
+static apr_uint32_t works_after(vl_backends_t *b, backend_t *backend, process_t *process)
+{
+    apr_uint32_t site;
+
+    if (process->threads > 1 || vl_backends_find_serves(b, backend, process))
+        return VL_NO_ACCOUNT;
+    site = site_of_folder(b, process->pid);
+    if (site == VL_NO_ACCOUNT)
+        site = process->account;
+    if (site != VL_NO_ACCOUNT)
+        vl_backends_table_share(backend, site)->seen_us = b->now_us;
+    return site;
+}
+
+void vl_backends_look_after(vl_backends_t *b, backend_t *backend, process_t *process)
+{
+    if (backend->forks || backend->database || b->now_us - backend->after_us < AFTER_US)
+        return;
+    backend->after_us = b->now_us;
+    (void)works_after(b, backend, process);
+}
+
+/* Reads the CPU times of the back end's processes. */
+static void begin_moment(vl_backends_t *b, backend_t *backend)
+{
+    process_t *process;
+
+    for (process = backend->processes; process; process = process->next) {
+        apr_uint64_t before_ns = process->moment_ns;
+        apr_uint32_t site;
+
+        process->moment_ns = vl_backends_table_ns(process);
+        if (process->moments_round == b->round || process->moment_ns == before_ns || backend->forks)
+            continue;
+        site = works_after(b, backend, process);
+        if (site != VL_NO_ACCOUNT)
+            note_moment(b, backend, process, site);
+    }
+}
+
 int vl_backends_moment(vl_backends_t *b)
 {
-    backend_t *backend;
-    process_t *process;
-    int i;
+    int i, looks = b->moments;
 
-    for (i = 0; i < b->moments; i++) {
-        backend = b->moment[i].backend;
-        if (backend->moment_round == b->round)
+    for (i = 0; i < looks; i++) {
+        if (b->moment[i].backend->moment_round == b->round)
             continue;
-        backend->moment_round = b->round;
-        for (process = backend->processes; process; process = process->next) {
-            process->moment_ns = vl_backends_table_ns(process);
-            process->moments = 0;
-        }
+        b->moment[i].backend->moment_round = b->round;
+        begin_moment(b, b->moment[i].backend);
     }
     b->moment_us = vl_clock_us();
-    for (i = 0; i < b->moments; i++)
-        b->moment[i].process->moments++;
     b->epoch++;
     b->old_moments = b->moments;
     return b->old_moments;

@@ -63,6 +63,10 @@ typedef enum {
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
                                int fd, apr_uint32_t *ret_runs);
 
+/* The same for a thread that waits for the end of a program that it has started. */
+vl_wait_for_e vl_backends_look_program(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
+                                       apr_uint32_t *ret_runs);
+
 /* Returns 1 if the last look ended at a database whose sessions are known. */
 int vl_backends_at_database(const vl_backends_t *b);
 

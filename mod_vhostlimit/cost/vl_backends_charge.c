@@ -51,7 +51,7 @@ static apr_uint64_t read_programs(process_t *process, apr_uint64_t ns)
 /* Adds what the back end's processes have used since the last reading. */
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
-    process_t **at = &backend->processes;
+    process_t **at = &backend->processes, *ran = NULL;
     apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0, waited_ns = 0;
     const int counts_all = backend->forks || backend->database;
     int i;
@@ -71,9 +71,13 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
             && !process->is_background)
             used += ns - process->cpu_ns;
+        if (ns > process->cpu_ns && (!ran || vl_backends_table_random(b) % 4 == 0))
+            ran = process;
         process->cpu_ns = ns;
         at = &process->next;
     }
+    if (ran)
+        vl_backends_look_after(b, backend, ran);
     /* What processes have used between the last reading and their end: their parent's count
      * of it, in clock ticks, less what was read. The parent may have other back ends' processes
      * too, so it is at most what the processes can have used since then. */

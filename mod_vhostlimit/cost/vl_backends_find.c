@@ -100,7 +100,9 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
             continue;
         if (here == backend->listener)
             listens = 0;
-        if (listens)
+        /* A program has the pipe as input or output. mod_fcgid's daemon has a pipe to Apache too, and so have
+         * the processes that it starts until they run their program. */
+        if (listens || (backend->is_pipe && fd > STDERR_FILENO))
             continue;
         process = vl_backends_table_add(b, backend, pid);
         if (here == backend->listener)
@@ -286,6 +288,17 @@ static int check_program(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
     return found;
 }
 
+process_t *vl_backends_find_program(vl_backends_t *b, backend_t *backend, pid_t pid, pid_t tid)
+{
+    pid_t children[FAMILY];
+    int n = vl_proc_children(pid, tid, children, FAMILY);
+    process_t *process = n ? vl_backends_table_add(b, backend, children[n - 1]) : NULL;
+
+    if (process)
+        process->is_program = 1;
+    return process;
+}
+
 /* Looks at the new children of one process. starts: these may be programs. */
 static int scan_children_of(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
                             pid_t tid, int starts)
@@ -365,4 +378,14 @@ process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_ui
         }
     }
     return NULL;
+}
+
+int vl_backends_find_serves(vl_backends_t *b, const backend_t *backend, process_t *process)
+{
+    int i;
+
+    read_inodes(b, backend, process);
+    for (i = 0; i < backend->hints && !process->inode[i]; i++)
+        ;
+    return i < backend->hints;
 }

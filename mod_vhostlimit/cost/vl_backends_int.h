@@ -95,7 +95,8 @@ typedef struct process_t {
     vl_waits_t waits;               /* of its only thread, if it waits */
     apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
     apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
-    apr_uint32_t moments;           /* entries of `moment` that the process has */
+    apr_uint32_t moments, moments_round;    /* entries of `moment` that the process has in this round */
+    apr_uint32_t account;           /* that it was last seen to work for */
     edges_t *edges;                 /* NULL: not needed so far */
 } process_t;
 
@@ -134,6 +135,7 @@ struct backend_t {
     apr_int64_t owed_since_us;
     apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
     apr_int64_t read_us;            /* when its CPU time was last read */
+    apr_int64_t after_us;           /* see vl_backends_look_after() */
     apr_int64_t children_us;        /* when the children of its parents were last read */
     apr_int64_t scan_us;            /* the next scan for it may take place */
     apr_int64_t scan_wait_us;
@@ -205,6 +207,8 @@ struct vl_backends_t {
     } call[CALLS];                  /* see vl_backends_calls() */
     int calls;
     vl_backends_site_fn *folder, *user;
+    apr_pool_t *folder_pool;
+    apr_hash_t *folders;            /* folder -> account, see site_of_folder() */
     apr_hash_t *named;              /* see vl_backends_unfound() */
     apr_pool_t *connection_pool;
     apr_hash_t *connections;        /* inode -> connection_t */
@@ -213,6 +217,10 @@ struct vl_backends_t {
     int at_database;                /* see vl_backends_at_database() */
     const char *said;               /* see vl_backends_unread() */
 };
+
+/* vl_backends.c: the process has run. Finds an account whose requests are too short to be seen, though the
+ * process works for them after the response. */
+void vl_backends_look_after(vl_backends_t *b, backend_t *backend, process_t *process);
 
 /* vl_backends_table.c: back ends, accounts, their shares and processes. */
 backend_t *vl_backends_table_get(vl_backends_t *b, const char *name);
@@ -245,9 +253,13 @@ apr_uint64_t vl_backends_table_ns(const process_t *process);
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend);
 apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *peer);
 int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
+/* Returns the newest program that the thread has started, or NULL. */
+process_t *vl_backends_find_program(vl_backends_t *b, backend_t *backend, pid_t pid, pid_t tid);
 int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
                               pid_t tid);
 process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
+/* Returns 1 if the process has a connection at a descriptor at which the back end's processes have them. */
+int vl_backends_find_serves(vl_backends_t *b, const backend_t *backend, process_t *process);
 
 /* vl_backends_database.c: back ends that are database servers (vl_database.h). */
 /* Finds the server by the other end of a Unix socket, as after a restart, without a scan. */

@@ -126,6 +126,7 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
     if (edges)
         memset(edges, 0, sizeof(*edges));
     process->pid = pid;
+    process->account = VL_NO_ACCOUNT;
     process->backend = backend;
     process->cpu_ns = vl_proc_cpu_ns(pid);
     if (process->cpu_ns < YOUNG_NS && vl_proc_age_us(pid) < YOUNG_US)

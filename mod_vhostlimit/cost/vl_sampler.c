@@ -207,6 +207,9 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
         seen->is_queued |= waits_for == VL_WAIT_QUEUED;
         most = runs > most ? runs : most;
     }
+    if (waits.is_for_child)
+        has_backend = vl_backends_look_program(s->backends, payer, entry->pid, task->tid, &most)
+                      != VL_WAIT_NOTHING;
     for (i = 0; i < waits.n; i++)
         seen->at_client |= waits.fd[i] == task->client_fd;
     seen->is_idle = seen->at_client || !has_backend;
