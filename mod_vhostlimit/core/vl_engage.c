@@ -416,11 +416,6 @@ static __attribute__((cold)) int take_slot(vl_shm_t *shm, const task_t *task, ap
     return 1;
 }
 
-int vl_engage_is_exact(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return most_of(&shm->queue.accounts[account]) != 0;
-}
-
 int vl_engage_unlist(vl_shm_t *shm, task_t *task, vl_ticket_t *ret_ticket)
 {
     apr_uint32_t word = __atomic_exchange_n(&task->account, 0, __ATOMIC_ACQ_REL);

@@ -77,8 +77,6 @@ void vl_engage_accepted(vl_shm_t *shm, int by);
  * stream: it uses no thread that is counted for it. Returns 0, and engages the server, if the request has to
  * ask for a slot. */
 int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd, int stream);
-/* Returns 1 if a limit of the account's concurrency decides when its requests have to have ended. */
-int vl_engage_is_exact(const vl_shm_t *shm, apr_uint32_t account);
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */
 int vl_engage_unlist(vl_shm_t *shm, task_t *task, vl_ticket_t *ret_ticket);
 /* Sampler: a request that was listed waits for its client for long: if it holds a slot, it holds it no

@@ -27,7 +27,7 @@ typedef int (*vl_lease_linger_fn)(int fd, apr_int64_t linger_us);
  * head stays where it is. behind_filters: the connection's thread calls, without the lock. */
 typedef int (*vl_lease_look_fn)(conn_rec *c, int varies, int behind_filters);
 void vl_lease_register(vl_lease_linger_fn linger, vl_lease_look_fn look);
-/* Parent, in check_config: if a server speaks HTTP/2. */
+/* Parent, in check_config: if mod_http2 is loaded. */
 void vl_lease_http2_register(void);
 /* Child, before its threads start. ticks: vl_lease_tick() will be called in this child.
  * workers: most threads that mod_http2 has in this child. */
@@ -111,10 +111,6 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);
  * how long the request has waited, and whether it waits at the head. Returns 0 if it cannot. */
 int vl_lease_park_request(vl_lease_t *lease, const request_rec *r, apr_uint32_t account,
                           const vl_client_id_t *client, const vl_grant_t *grant);
-
-/* The calling thread works on a connection from now on, so the MPM has finished with the one that it
- * worked on before. */
-void vl_lease_note_connection(void);
 
 /* The response has been sent. The thread has nearly finished with the connection. */
 void vl_lease_sent(void);

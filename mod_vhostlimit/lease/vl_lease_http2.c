@@ -133,7 +133,6 @@ static void wake_one_for_worker_locked(void)
         if (may_use_worker(lease->account)) {
             vl_lease_leave_ring_locked(lease);
             lease->worker_free = 1;
-            __atomic_store_n(&lease->has_news, 1, __ATOMIC_RELEASE);
             eventfd_write(lease->wake_fd, 1);
             return;
         }
@@ -170,11 +169,9 @@ static void wait_for_worker_locked(vl_lease_t *lease)
 
 /* Charges the lease in advance for a stream that begins, with the average cost of a
  * request of its account. A lease therefore admits no more streams than it can pay for.
- * The difference is charged when the stream ends. While the server is dormant nothing is charged. */
+ * The difference is charged when the stream ends. */
 static void reserve(vl_lease_t *lease)
 {
-    if (vl_engage_is_dormant(vl_leases.shm))
-        return;
     vl_waiters_lock();
     if (lease->account_known)
         vl_lease_use_credit(lease, lease->estimate_us);
@@ -396,17 +393,15 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     }
     vl_lease_restore_fd(lease);
     charge_at_read(lease);
-    if (__atomic_exchange_n(&lease->has_news, 0, __ATOMIC_ACQUIRE)) {
-        vl_waiters_lock();
-        if (lease->first_stream == STREAM_READ || lease->worker_free) {
-            lease->first_stream = lease->first_stream == STREAM_READ
-                                  ? STREAM_SEEN : lease->first_stream;
-            lease->worker_free = 0;
-            eventfd_read(lease->wake_fd, &value);
-        }
-        vl_lease_use_answer_locked(lease);
-        vl_waiters_unlock();
+    vl_waiters_lock();
+    if (lease->first_stream == STREAM_READ || lease->worker_free) {
+        lease->first_stream = lease->first_stream == STREAM_READ
+                              ? STREAM_SEEN : lease->first_stream;
+        lease->worker_free = 0;
+        eventfd_read(lease->wake_fd, &value);
     }
+    vl_lease_use_answer_locked(lease);
+    vl_waiters_unlock();
     lease->input_exhausted = 0;
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;

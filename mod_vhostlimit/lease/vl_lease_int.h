@@ -132,7 +132,6 @@ struct vl_lease_t {
     apr_uint32_t passed;            /* its part of vl_leases.passed */
     int stream_allowed;             /* the grant admits one more stream */
     int worker_free;                /* woken because a worker is free */
-    int has_news;                   /* filter_frames() has to look at what changes under the lock; atomic */
     int input_exhausted;            /* the last read found nothing */
     int session_pending;            /* mod_http2 has not begun its session */
     first_stream_e first_stream;

@@ -79,7 +79,6 @@ void vl_lease_start_runner_locked(void)
 
 void vl_lease_wake_locked(vl_lease_t *lease)
 {
-    __atomic_store_n(&lease->has_news, 1, __ATOMIC_RELEASE);
     if (!lease->suspended) {
         if (lease->wake_fd >= 0)
             eventfd_write(lease->wake_fd, 1);

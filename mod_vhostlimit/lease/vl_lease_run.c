@@ -109,10 +109,26 @@ static void note_suspend(conn_rec *c, request_rec *r)
     vl_waiters_unlock();
 }
 
-void vl_lease_note_connection(void)
+static void note_frame(void)
 {
     if (__atomic_load_n(&suspends, __ATOMIC_RELAXED) && this_thread)
         __atomic_add_fetch(&this_thread->frames, 1, __ATOMIC_SEQ_CST);
+}
+
+static void note_resume(conn_rec *c, request_rec *r)
+{
+    (void)c;
+    (void)r;
+    if (__atomic_load_n(&suspends, __ATOMIC_RELAXED) && !is_runner)
+        note_frame();
+}
+
+static int note_connection(conn_rec *c, void *csd)
+{
+    (void)csd;
+    if (!c->master)
+        note_frame();
+    return DECLINED;
 }
 
 /* Returns 1 if the MPM has finished with the connection that it has suspended: its thread is idle,
@@ -228,7 +244,7 @@ static void run(void *unused)
     int waits;
 
     (void)unused;
-    vl_lease_note_connection();
+    note_frame();
     vl_waiters_lock();
     vl_leases.starting--;
     is_runner = my_thread() != NULL;
@@ -254,5 +270,7 @@ void vl_lease_run_register(vl_lease_linger_fn linger)
 {
     linger_on = linger;
     vl_leases.run = run;
+    ap_hook_pre_connection(note_connection, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_resume_connection(note_resume, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_suspend_connection(note_suspend, NULL, NULL, APR_HOOK_REALLY_LAST);
 }

@@ -17,7 +17,6 @@
 #include "core/vl_hosts.h"
 #include "config/vl_sharing.h"
 #include "config/vl_seen.h"
-#include "request/vl_http2.h"
 #include "request/vl_request.h"
 #include "base/vl_private.h"
 
@@ -96,8 +95,6 @@ static int admit_plain(request_rec *r, conn_t *conn, const vl_conf_t *conf)
         req = vl_request_make(r, conn, REQ_REFUSED);
     if (!vl_request_list_plain(req, conn, r, conf))
         return 0;
-    if (vl_engage_is_exact(vl_child.shm, conf->account))    /* it ends before its client has the response */
-        vl_hooks_conn_watch(r->connection, r);
     if (has_variables)
         apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
     if (conn->server != r->server) {
@@ -136,13 +133,10 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
     req->account = account;
     req->client = *client;
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
-    if (vl_request_list(req, conf)) {
-        if (vl_engage_is_exact(vl_child.shm, account))
-            vl_hooks_conn_watch(r->connection, r);
+    if (vl_request_list(req, conf))
         return;
-    }
     if (!conn->master && !conn->lease) {
-        vl_hooks_conn_lease(r->connection, r);
+        vl_hooks_conn_lease(r->connection);
         vl_lease_note_request(conn->lease, r);
     }
     rv = vl_request_admit(req, conf);
@@ -151,24 +145,16 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
 }
 
 /* Finds the client of the request. That of a connection without a proxy does not change,
- * unless the site's settings need the request. The first stream of an HTTP/2 connection tells it the
- * others. */
+ * unless the site's settings need the request. */
 static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                      apr_uint32_t account)
 {
     apr_uint32_t user = vl_hosts_identity(vl_child.shm, account);
-    int is_fixed = r->useragent_addr == r->connection->client_addr
-                   && conf->sharing.known == VL_KNOWN_OFF && !conf->sharing.classes, is_new = 0;
-    conn_t *master = conn->master;
 
-    if (is_fixed && conn->client_conf == conf && conn->client_user == user
-        && conn->client_addr == r->useragent_addr)
+    if (conn->client_conf == conf && conn->client_user == user
+        && conn->client_addr == r->useragent_addr
+        && conf->sharing.known == VL_KNOWN_OFF && !conf->sharing.classes)
         return;
-    if (is_fixed && master && __atomic_load_n(&master->told, __ATOMIC_ACQUIRE) == 2
-        && master->client_conf == conf && master->client_user == user) {
-        conn->client = master->client;
-        return;
-    }
     vl_sharing_identify(vl_child.shm, account, r->server, r, conn->sent, r->useragent_addr,
                         &conn->client);
     conn->client_conf = conf;
@@ -176,13 +162,6 @@ static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf,
     /* The address of a proxied request is in the request's pool. */
     conn->client_addr = r->useragent_addr == r->connection->client_addr
                         ? r->useragent_addr : NULL;
-    if (is_fixed && master && __atomic_compare_exchange_n(&master->told, &is_new, 1, 0, __ATOMIC_ACQUIRE,
-                                                          __ATOMIC_RELAXED)) {
-        master->client = conn->client;
-        master->client_conf = conf;
-        master->client_user = user;
-        __atomic_store_n(&master->told, 2, __ATOMIC_RELEASE);
-    }
 }
 
 /* Returns the account in which the request runs. A connection may have been granted a slot of
@@ -388,7 +367,7 @@ static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     if (!conn || conn->master || strncmp(protocol, "h2", 2) != 0)
         return DECLINED;
     if (r)                      /* an upgrade in a dormant server, not a TLS handshake */
-        vl_hooks_conn_lease(c, r);
+        vl_hooks_conn_lease(c);
     if (conn->lease)
         vl_lease_begin_http2(conn->lease);
     return DECLINED;
@@ -418,50 +397,37 @@ static int admit_error_page(request_rec *r, req_t *req)
     return DECLINED;
 }
 
-/* From here on the thread starts programs in the sandbox of the site.  Programs that authenticate
- * have run before, outside of it: the server's administrator has chosen them, and some of them are
- * setuid. */
-static void prepare_programs(request_rec *r, const vl_conf_t *conf)
+/* fixups hook, the last one before the handler of the request, or of its internal
+ * redirect.  From here on the thread starts programs in the sandbox of the site.  Programs
+ * that authenticate have run before, outside of it: the server's administrator has chosen
+ * them, and some of them are setuid. */
+static int req_fixups(request_rec *r)
 {
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn = ap_get_module_config(r->connection->conn_config,
+                                        &vhostlimit_module);
+    req_t *req = conn ? conn->current : NULL;
     const vl_sandbox_t *programs = conf->programs;
 
-    if (conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
+    if (programs && conf->owner == VL_OWNER_SANDBOX && conf->mode != VL_MODE_OFF
         && vl_shm_is_unconfined(vl_child.shm, conf->account))
         programs = NULL;
-    vl_sandbox_fork_for(programs);
+    /* Without a sandbox of the site req_admit() has prepared the thread. */
+    if (conf->programs)
+        vl_sandbox_fork_for(programs);
     /* The programs of mod_cgi start in the account's cgroup. The daemon of mod_cgid is outside of it. */
     if (programs && r->handler && !strcmp(r->handler, "cgi-script")
         && ap_find_linked_module("mod_cgi.c"))
         vl_sandbox_await_end(r->pool);
-}
-
-static __attribute__((noinline)) int begin_handler(request_rec *r, const vl_conf_t *conf)
-{
-    conn_t *conn = ap_get_module_config(r->connection->conn_config,
-                                        &vhostlimit_module);
-    req_t *req = conn ? conn->current : NULL;
-
-    if (conf->programs)         /* without, req_admit() has prepared the thread */
-        prepare_programs(r, conf);
     if (!has_handler(r))
         return DECLINED;
     if (r->prev && req && req->state == REQ_REFUSED && conf->mode == VL_MODE_ON)
         return admit_error_page(r, req);
-    if (req && req->state == REQ_LISTED) {
-        vl_hooks_conn_watch(r->connection, r);      /* it may become a tunnel */
+    if (req && req->state == REQ_LISTED)
         vl_duty_tell(vl_child.shm, VL_UNTIL_ENGAGED);
-    }
     if (req && vl_request_is_counted(req))
         vl_meter_may_last(&req->meter);
     return DECLINED;
-}
-
-/* fixups hook, the last one before the handler of the request, or of its internal redirect. */
-static int req_fixups(request_rec *r)
-{
-    const vl_conf_t *conf = vl_conf_get(r->server);
-
-    return r->handler || r->proxyreq || conf->programs ? begin_handler(r, conf) : DECLINED;
 }
 
 /* Returns the decision in words, for VHOSTLIMIT_ACTION. */
@@ -523,41 +489,29 @@ static int req_log(request_rec *r)
     return OK;
 }
 
-/* A request without a file name may have ended before req_admit(): another module has denied it
- * in post_read_request, or it could not be parsed. */
-static __attribute__((cold)) void end_early(request_rec *r, conn_t *conn)
+/* log_transaction hook. A request without a file name may have ended before req_admit():
+ * another module has denied it in post_read_request, or it could not be parsed. */
+static int req_ended_early(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn;
     req_t *req;
 
-    if (r->filename || !r->the_request || r->status == HTTP_REQUEST_TIME_OUT || conf->mode != VL_MODE_ON)
-        return;
+    if (r->filename || !r->the_request)
+        return DECLINED;
+    conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
+    if (!conn || conn->seen == r || r->status == HTTP_REQUEST_TIME_OUT || conf->mode != VL_MODE_ON)
+        return DECLINED;
     req = vl_request_make(r, conn, REQ_REFUSED);
     req->account = vl_accounts_find(vl_child.shm, conf, r->hostname);
     vl_request_ended_early(req, conf);
-}
-
-/* log_transaction hook. */
-static int req_gone(request_rec *r)
-{
-    conn_t *conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
-
-    if (!conn)
-        return DECLINED;
-    if (conn->seen != r) {
-        end_early(r, conn);
-        return DECLINED;
-    }
-    if (conn->current && !conn->master && r->connection->keepalive == AP_CONN_CLOSE)
-        conn->is_last = vl_hooks_is_last(r);
-    conn->seen = NULL;
     return DECLINED;
 }
 
 void vl_hooks_check_config(server_rec *s)
 {
     const char *before = apr_hook_debug_current;
-    int keeps = 0, gives = 0, has_http2 = 0;
+    int keeps = 0, gives = 0;
 
     /* The order of hooks goes by this name. httpd sets it while it loads a module. */
     apr_hook_debug_current = "mod_vhostlimit.c";
@@ -566,7 +520,6 @@ void vl_hooks_check_config(server_rec *s)
 
         keeps |= conf->needs_head;
         gives |= conf->sharing.known == VL_KNOWN_COOKIE;
-        has_http2 |= vl_http2_is_allowed(s);
     }
     if (keeps)
         ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
@@ -576,7 +529,7 @@ void vl_hooks_check_config(server_rec *s)
     /* First: the logs are written by later hooks. */
     if (has_variables)
         ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    if (has_http2)
+    if (ap_find_linked_module("mod_http2.c"))
         vl_lease_http2_register();
     apr_hook_debug_current = before;
     apr_hook_sort_all();
@@ -592,5 +545,5 @@ void vl_hooks_register(void)
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_protocol_switch(end_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);
-    ap_hook_log_transaction(req_gone, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_log_transaction(req_ended_early, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

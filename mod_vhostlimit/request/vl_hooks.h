@@ -15,15 +15,8 @@
  * on the thread that works on the connection.
  */
 
-/* Makes the lease of a connection that began while the server was dormant. r: its request that has been
- * read, or NULL. */
-void vl_hooks_conn_lease(conn_rec *c, request_rec *r);
-/* Adds the filter that sees the end of each response, unless the connection has it. */
-void vl_hooks_conn_watch(conn_rec *c, request_rec *r);
-/* Returns 1 if the client sends no request after this one, because it has said that it
- * closes the connection (RFC 9112, 9.6). A request with a body does not count: what
- * follows it is not known. */
-int vl_hooks_is_last(const request_rec *r);
+/* Makes the lease of a connection that began while the server was dormant. */
+void vl_hooks_conn_lease(conn_rec *c);
 /* Processes a request that has waited without its thread (conn_t.waiting), as a process_connection
  * hook. vl_lease_process() has run the hooks again when the wait was over. */
 typedef int vl_hooks_go_fn(conn_rec *c, req_t *req);

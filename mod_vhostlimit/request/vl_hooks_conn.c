@@ -14,7 +14,6 @@
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 102)
 #include <http_ssl.h>
 #endif
-#include <mpm_common.h>
 #include <util_filter.h>
 
 #include "accept/vl_accept.h"
@@ -59,7 +58,7 @@ static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
 {
     conn_rec *c = f->c;
 
-    if (!conn->lease || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
+    if (!conn->lease || c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
         || c->aborted)
         return;
     if (vl_lease_begin_idle(conn->lease) || has_input(c, bb))
@@ -96,7 +95,10 @@ static apr_int64_t linger_us(const conn_rec *c)
                              ? 2 : 30);
 }
 
-int vl_hooks_is_last(const request_rec *r)
+/* Returns 1 if the client sends no request after this one, because it has said that it
+ * closes the connection (RFC 9112, 9.6). A request with a body does not count: what
+ * follows it is not known. */
+static int is_last(const request_rec *r)
 {
     const char *connection = apr_table_get(r->headers_in, "Connection");
 
@@ -160,8 +162,8 @@ static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucke
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (req && !conn->master && f->c->keepalive == AP_CONN_CLOSE)
-        conn->is_last = vl_hooks_is_last(req->r);
+    if (req && f->c->keepalive == AP_CONN_CLOSE)
+        conn->is_last = is_last(req->r);
     rv = ap_pass_brigade(f->next, bb);
     if (req && conn->lease)
         vl_lease_sent();
@@ -172,7 +174,7 @@ static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucke
     }
     if (!req && conn->grant.holds)      /* httpd or another module has refused the request */
         vl_request_end_grant(conn, 1);
-    if (rv == APR_SUCCESS && !conn->master && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
+    if (rv == APR_SUCCESS && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);
     }
@@ -195,16 +197,6 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
         && is_endless(conn->current))
         vl_request_has_no_end(conn->current);
     return ap_pass_brigade(f->next, bb);
-}
-
-void vl_hooks_conn_watch(conn_rec *c, request_rec *r)
-{
-    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-
-    if (conn->is_watched)
-        return;
-    conn->is_watched = 1;
-    ap_add_output_filter_handle(end_filter_handle, conn, r, c);
 }
 
 /* Returns the slot of a connection that ends before a request has used it. */
@@ -251,7 +243,6 @@ static void take_conninfo(conn_rec *c, conn_t *conn)
 /* pre_connection hook, also for the secondary connections of HTTP/2. */
 static int pre_connection(conn_rec *c, void *csd)
 {
-    int is_dormant = vl_engage_is_dormant(vl_child.shm);
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
     conn->fd = -1;
@@ -274,9 +265,8 @@ static int pre_connection(conn_rec *c, void *csd)
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
-    if (c->master || conn->conninfo || !vl_lease_parks() || !is_dormant)
-        vl_hooks_conn_watch(c, NULL);
-    if (!is_dormant)
+    ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
+    if (!vl_engage_is_dormant(vl_child.shm))
         vl_hooks_net_add(c, conn);
     return OK;
 }
@@ -365,7 +355,6 @@ static int begin_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
-    vl_lease_note_connection();
     if (!conn || conn->is_processed)
         return DECLINED;
     conn->is_processed = 1;
@@ -403,13 +392,12 @@ static void begin_lease(conn_rec *c, conn_t *conn)
         vl_lease_set_account(conn->lease, account, timeout_us, &client);
 }
 
-void vl_hooks_conn_lease(conn_rec *c, request_rec *r)
+void vl_hooks_conn_lease(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
     if (conn->lease)
         return;
-    vl_hooks_conn_watch(c, r);
     begin_lease(c, conn);
     vl_lease_was_idle(conn->lease);
     if (conn->account && conn->server) {
@@ -483,29 +471,37 @@ static int look_at_next(conn_rec *c, int varies, int behind_filters)
            && (varies || vl_request_host(peek.host) != conn->host);
 }
 
-/* A connection that is new, or that the MPM does not handle as it does without this module. */
-static __attribute__((noinline)) int process_other(conn_rec *c, conn_t *conn)
+/* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,
+ * because each stream takes its own slot while this thread waits for the streams and for
+ * the client. Over HTTP/1 it ends with the first request. */
+static int process_connection(conn_rec *c)
 {
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
     int is_http1, is_first, rc;
 
+    if (!conn || c->master)
+        return DECLINED;
     if (conn->hello_filter)
         ap_remove_input_filter(conn->hello_filter);
     conn->hello_filter = NULL;
+    if (conn->current == &conn->plain) {    /* its end has not passed filter_end() */
+        vl_request_end(&conn->plain);
+        conn->current = NULL;
+    }
+    if (conn->is_http1 && !conn->lease && vl_engage_has_room(vl_child.shm, conn->account))
+        return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
         vl_handshake_end(conn->handshake);
-    if (c->clogging_input_filters)      /* event's thread processes several requests in a row */
-        vl_hooks_conn_watch(c, NULL);
     if (is_left_to_mpm(c, conn, is_http1)) {
         conn->is_http1 = 1;
         return DECLINED;
     }
-    vl_hooks_conn_watch(c, NULL);
     if (!conn->has_filters)
         vl_hooks_net_add(c, conn);
     is_first = !conn->lease;
     if (is_first && c->keepalives)
-        vl_hooks_conn_lease(c, NULL);
+        vl_hooks_conn_lease(c);
     else if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
@@ -522,52 +518,13 @@ static __attribute__((noinline)) int process_other(conn_rec *c, conn_t *conn)
     return rc == DECLINED && conn->waiting ? process_waiting(c, conn->waiting) : rc;
 }
 
-/* suspend_connection hook: event's thread has done all it can for a request, also if the MPM still
- * has to send its response. */
-static void end_unwatched(conn_rec *c, request_rec *r)
-{
-    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-
-    (void)r;
-    if (!conn || !conn->current || conn->is_watched || c->cs->state == CONN_STATE_SUSPENDED)
-        return;
-    vl_request_end(conn->current);
-    conn->current = NULL;
-}
-
-/* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,
- * because each stream takes its own slot while this thread waits for the streams and for
- * the client. Over HTTP/1 it ends with the first request. */
-static int process_connection(conn_rec *c)
-{
-    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-
-    if (!conn || c->master)
-        return DECLINED;
-    if (conn->current == &conn->plain) {    /* it has not ended yet: the next request follows at once */
-        vl_request_end(&conn->plain);
-        conn->current = NULL;
-    }
-    return conn->is_http1 && !conn->lease && vl_engage_has_room(vl_child.shm, conn->account)
-           ? DECLINED : process_other(c, conn);
-}
-
 /* pre_close_connection hook. */
 static int pre_close(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
-    if (!conn || c->master)
-        return DECLINED;
-    vl_lease_note_connection();
-    if (conn->lease)
+    if (conn && conn->lease && !c->master)
         vl_lease_close(conn->lease);
-    if (!conn->is_watched) {
-        end_unwatched(c, NULL);
-        /* With output left, this may be the MPM's listener thread, after Timeout. It must not block. */
-        if (!vl_has_pending_output(c))
-            linger(c, conn);
-    }
     return DECLINED;
 }
 
@@ -593,7 +550,6 @@ void vl_hooks_conn_register(vl_hooks_go_fn *go)
     ap_hook_process_connection(begin_connection, NULL, tls, APR_HOOK_REALLY_FIRST);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
-    ap_hook_suspend_connection(end_unwatched, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);
     process_waiting = go;
     vl_lease_register(vl_newconn_linger, look_at_next);

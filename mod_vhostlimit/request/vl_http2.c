@@ -57,16 +57,13 @@ void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
                      name, factor, error, name, factor);
 }
 
-int vl_http2_is_allowed(server_rec *s)
-{
-    return ap_is_allowed_protocol(NULL, NULL, s, "h2") || ap_is_allowed_protocol(NULL, NULL, s, "h2c");
-}
-
 /* Returns 1 if a server with mode On speaks HTTP/2. */
 static int is_any_http2(server_rec *s)
 {
     for (; s; s = s->next) {
-        if (vl_conf_get(s)->mode == VL_MODE_ON && vl_http2_is_allowed(s))
+        if (vl_conf_get(s)->mode == VL_MODE_ON
+            && (ap_is_allowed_protocol(NULL, NULL, s, "h2")
+                || ap_is_allowed_protocol(NULL, NULL, s, "h2c")))
             return 1;
     }
     return 0;

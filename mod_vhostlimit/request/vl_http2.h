@@ -9,9 +9,6 @@
 
 #include <httpd.h>
 
-/* Returns 1 if the server speaks HTTP/2. */
-int vl_http2_is_allowed(server_rec *s);
-
 /* Returns the most threads that mod_http2 has in a child with this number of MPM
  * threads, 0 if mod_http2 is not loaded. Parent or child, after the configuration was
  * read. */

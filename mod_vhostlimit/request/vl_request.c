@@ -4,8 +4,7 @@
  * completion has all of its output. A request whose client reads more slowly than the
  * handler writes releases its slot while its thread waits (vl_hooks_net.c). A request that
  * does not reach its end-of-request bucket (aborted, HTTP/2 reset) ends when its pool is
- * destroyed. A listed request of an HTTP/1 connection under event ends when its thread leaves the
- * connection (vl_hooks_conn.c): no filter sees its responses, unless it has a handler.
+ * destroyed.
  *
  * Internal redirects and subrequests are a part of the request that made them. */
 #include "request/vl_request.h"

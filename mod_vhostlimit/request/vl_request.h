@@ -41,8 +41,7 @@
  *           --no slot is free, and the MPM parks---------> WAITING
  *   WAITING --admitted-----------------------------------> RUNNING
  *           --refused------------------------------------> REFUSED
- *   LISTED  --end-of-request bucket, its pool ends, or
- *             event's thread leaves the connection-------> ENDED
+ *   LISTED  --end-of-request bucket, or its pool ends----> ENDED
  *   RUNNING --tunnel or server-sent events begin---------> ENDLESS
  *           --end-of-request bucket, or its pool ends----> ENDED
  *           --upgrade to h2c-----------------------------> ENDED
@@ -95,13 +94,12 @@ typedef struct conn_t {
     req_t *waiting;             /* the request that waits without a thread, or NULL */
     req_t plain;                /* its memory, if it needs nothing more (vl_request_list_plain()) */
     const server_rec *server;   /* of the last request, if that was such a one; else NULL */
-    const request_rec *seen;    /* the last request that has reached req_admit(), until it is logged */
+    const request_rec *seen;    /* the last request that has reached req_admit() */
     int fd;                     /* its socket, or -1 */
     vl_client_id_t client;      /* of its last request; valid for these three: */
     const apr_sockaddr_t *client_addr;
     const vl_conf_t *client_conf;
     apr_uint32_t client_user;   /* vl_hosts_identity() of its account */
-    int told;                   /* HTTP/2: 1: a stream sets these for the others; 2: it has; atomic */
     apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
@@ -116,8 +114,6 @@ typedef struct conn_t {
     ap_filter_t *hello_filter;  /* limits its TLS handshake; NULL: nothing does */
     int is_processed;           /* the MPM has run its hooks before */
     int is_http1;               /* ... and the protocol was HTTP/1 */
-    int is_watched;             /* a filter sees the ends of its responses. Without it, a request ends
-                                 * when event's thread leaves the connection */
     int has_filters;            /* it has the filters of vl_hooks_net.h */
     apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
     int is_foreign;             /* the request waited in another account */
