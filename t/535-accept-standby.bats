@@ -20,7 +20,7 @@ setup() {
 accepting() { local pid; for pid in $(httpd_children); do ! listens "$pid" || echo "$pid"; done; }
 listens() { grep -qs '^tfd:.* events: 1[0-9a-f]\{7\} ' "/proc/$1/fdinfo/"*; }   # <pid>
 one_accepts() { [[ $(accepting) =~ ^[0-9]+$ && $(accepting) != "${1:-}" ]]; }    # [pid of the old]
-another_accepts() { [[ -n $(accepting | grep -vx "$1") ]]; }                             # <pid of the first>
+another_accepts() { accepting | grep -vx "$1" >/dev/null; }                         # <pid of the first>
 n_accept() { (($(accepting | wc -l) == $1)); }                                   # <number>
 
 start_three() { start_httpd -m event "${THREE[@]}" 'VhostLimit On' "$@"; wait_until 10 one_accepts; }

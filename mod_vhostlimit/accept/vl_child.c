@@ -31,8 +31,8 @@ static void unblock_ends(void)
 
 static void end_by_signal(void)
 {
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+    (void)signal(SIGHUP, SIG_DFL);
     unblock_ends();
 }
 

@@ -212,6 +212,7 @@ refuse_lines() {
   local conf message
   while IFS='|' read -r conf message; do
     check_config 'VhostLimit On' -v "a $conf"
+    # shellcheck disable=SC2154  # try sets status and output
     is "$status" 1 "$conf"
     [[ $output == *"$message"* ]] || is "$output" "$message"
   done
