@@ -208,11 +208,11 @@ check_config() { # <as configure_httpd>...
 }
 
 # Asserts that each line "DIRECTIVE|MESSAGE" of stdin is refused in a.test, with the message.
+# shellcheck disable=SC2154  # try sets status and output
 refuse_lines() {
   local conf message
   while IFS='|' read -r conf message; do
     check_config 'VhostLimit On' -v "a $conf"
-    # shellcheck disable=SC2154  # try sets status and output
     is "$status" 1 "$conf"
     [[ $output == *"$message"* ]] || is "$output" "$message"
   done
