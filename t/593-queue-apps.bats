@@ -67,6 +67,14 @@ own_us() { # <vhost>
   compare 'PHP-FPM, two pools' '/burn.php?ms=20' '/sleep.php?ms=50'
 }
 
+@test "PHP-FPM: workers of two pools under one master that end often" {
+  requires php_fpm mod_proxy_fcgi
+  # shellcheck disable=SC2030,SC2034  # of apps.bash
+  POOL_LINES=('pm.max_requests = 5')
+  two_pools
+  most=1250 compare 'PHP-FPM, 5 requests of each worker' '/burn.php?ms=20' '/sleep.php?ms=50'
+}
+
 @test "PHP-FPM: a pool that two sites share, few compute and many sleep" {
   requires php_fpm mod_proxy_fcgi
   shared_pool

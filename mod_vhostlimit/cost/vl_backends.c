@@ -44,6 +44,7 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
     b->server = server;
     b->by_name = apr_hash_make(p);
     b->by_pid = apr_hash_make(p);
+    b->parents = apr_hash_make(p);
     b->users = apr_hash_make(p);
     b->named = apr_hash_make(p);
     return b;

@@ -10,22 +10,68 @@
 #define BUSY_PART 20
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
-/* What a process can have used since it was last read, if it is gone. */
-#define GONE_MOST_NS 200000000
 /* CPU time is kept for this long if no sample says whose it is. */
 #define OWED_MOST_US (2 * APR_USEC_PER_SEC)
 
-/* As vl_proc_parent(). Many back ends have one parent, so its file is read once in a round. */
-static int children_of(vl_backends_t *b, pid_t parent, apr_uint64_t *ret_ns)
+/* Reads what ended children of all parents have used. */
+static void read_parents(vl_backends_t *b)
 {
-    if (b->parent != parent || b->parent_us != b->now_us) {
-        if (!vl_proc_parent(parent, &b->parent_ns))
-            return 0;
-        b->parent = parent;
-        b->parent_us = b->now_us;
+    apr_hash_index_t *i;
+    apr_uint64_t ns;
+    parent_t *parent;
+    void *value;
+
+    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        parent = value;
+        parent->is_gone = !vl_proc_parent(parent->pid, &ns);
+        parent->more_ns = ns > parent->children_ns ? ns - parent->children_ns : 0;
+        parent->children_ns = ns;
     }
-    *ret_ns = b->parent_ns;
-    return 1;
+}
+
+/* What a reading of parents has found is given to back ends by then. */
+static void close_parents(vl_backends_t *b)
+{
+    apr_hash_index_t *i;
+    parent_t *parent;
+    void *value;
+
+    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        parent = value;
+        parent->gone_ns -= parent->more_ns < parent->gone_ns ? parent->more_ns : parent->gone_ns;
+        if (!parent->gone_ns)
+            parent->weights = 0;
+    }
+}
+
+/* Returns 1 if a parent has waited for processes, which may be the back end's. */
+static int has_ended_children(const backend_t *backend)
+{
+    int i;
+
+    for (i = 0; i < backend->n_parents && !backend->parent[i]->more_ns; i++)
+        ;
+    return i < backend->n_parents;
+}
+
+/* A process of the back end is gone. */
+static void note_gone(backend_t *backend, const process_t *process)
+{
+    parent_t *parent = process->parent;
+    int i;
+
+    backend->has_gone = 1;
+    if (!parent || backend->estimates)
+        return;
+    for (i = 0; backend->parent[i] != parent; i++)
+        ;
+    backend->most_ns[i] += (apr_uint64_t)backend->passed_us * 1000
+                           * (apr_uint64_t)(process->threads > 1 ? process->threads : 1);
+    backend->weight[i] += backend->pace + 1;
+    parent->weights += backend->pace + 1;
+    parent->gone_ns += process->cpu_ns + (process->is_program ? 0 : process->programs_ns);
 }
 
 /* Returns what programs of the process have used since the last reading. Their end makes the process
@@ -48,29 +94,30 @@ static apr_uint64_t read_programs(process_t *process, apr_uint64_t ns)
     return used;
 }
 
-/* Adds what the back end's processes have used since the last reading. */
+/* Reads what the back end's processes have used since the last reading. */
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
     process_t **at = &backend->processes, *ran = NULL;
-    apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0, waited_ns = 0;
-    const int counts_all = backend->forks || backend->database;
-    int i;
+    apr_uint64_t ns;
+    const int n = backend->n_processes;
 
+    backend->passed_us = backend->read_us ? b->now_us - backend->read_us : 0;
+    backend->read_us = b->now_us;
+    backend->used_ns = 0;
     while (*at) {
         process_t *process = *at;
 
         ns = vl_proc_cpu_ns(process->pid);
         if (!ns) {
-            gone_ns += process->cpu_ns + (process->is_program ? 0 : process->programs_ns);
-            backend->gone++;
+            note_gone(backend, process);
             vl_backends_table_remove(b, backend, at);
             continue;
         }
         if (!process->is_program)
-            used += read_programs(process, ns);
+            backend->used_ns += read_programs(process, ns);
         if (ns > process->cpu_ns && !(backend->estimates && process->is_program)
             && !process->is_background)
-            used += ns - process->cpu_ns;
+            backend->used_ns += ns - process->cpu_ns;
         if (ns > process->cpu_ns && (!ran || vl_backends_table_random(b) % 4 == 0))
             ran = process;
         process->cpu_ns = ns;
@@ -78,47 +125,52 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
     }
     if (ran)
         vl_backends_look_after(b, backend, ran);
-    /* What processes have used between the last reading and their end: their parent's count
-     * of it, in clock ticks, less what was read. The parent may have other back ends' processes
-     * too, so it is at most what the processes can have used since then. */
-    backend->gone_ns += gone_ns;
-    most = (apr_uint64_t)backend->gone * GONE_MOST_NS;
+    if (n && backend->passed_us > 0)
+        backend->pace = vl_average(backend->pace, backend->used_ns
+                                                  / (apr_uint64_t)(backend->passed_us * n));
+}
+
+/* Adds what processes have used between the last reading and their end: the parent's count, less what
+ * was read. Back ends of one parent divide it as the number of these processes, and as what theirs use. The
+ * parent may have further children, so it is at most what the processes can have used. */
+static void settle(vl_backends_t *b, backend_t *backend)
+{
+    apr_uint64_t ns, waited_ns = 0, used = backend->used_ns;
+    int i;
+
     for (i = 0; i < backend->n_parents; i++) {
-        if (!children_of(b, backend->parent[i], &children_ns)) {
-            backend->parent[i] = backend->parent[--backend->n_parents];
-            backend->parent_ns[i] = backend->parent_ns[backend->n_parents];
-            i--;
+        const parent_t *parent = backend->parent[i];
+
+        if (parent->is_gone) {
+            vl_backends_table_orphan(b, backend, i--);
             continue;
         }
-        if (children_ns > backend->parent_ns[i] && (backend->gone || counts_all)) {
-            ns = children_ns - backend->parent_ns[i];
-            if (ns > backend->gone_ns)
-                used += counts_all || ns - backend->gone_ns < most ? ns - backend->gone_ns
-                                                                       : most;
-            backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
+        waited_ns += parent->children_ns;
+        if (parent->more_ns < parent->gone_ns)
+            continue;
+        ns = parent->more_ns - parent->gone_ns;
+        if (!backend->forks && !backend->database) {
+            ns = parent->weights ? ns * backend->weight[i] / parent->weights : 0;
+            ns = ns < backend->most_ns[i] ? ns : backend->most_ns[i];
         }
-        backend->parent_ns[i] = children_ns;
-        waited_ns += children_ns;
+        used += ns;
+        backend->weight[i] = backend->most_ns[i] = 0;
     }
-    backend->estimates = backend->forks && (backend->gone || backend->estimates) && !waited_ns;
-    if (backend->estimates)
-        backend->gone_ns = 0;
-    if (!backend->gone_ns)
-        backend->gone = 0;
+    backend->estimates = backend->forks && (backend->has_gone || backend->estimates) && !waited_ns;
+    backend->has_gone = 0;
     if (backend->database) {
         backend->background_ns += vl_database_background(backend->database, b->now_us);
         ns = backend->background_ns < used ? backend->background_ns : used;
         backend->background_ns -= ns;
         used -= ns;
-        if (b->now_us - backend->read_us > PAUSED_US)
+        if (backend->passed_us > PAUSED_US)
             used = 0;
-        if (used / 1000 * BUSY_PART > (apr_uint64_t)(b->now_us - backend->read_us))
+        if (used / 1000 * BUSY_PART > (apr_uint64_t)backend->passed_us)
             backend->busy_us = b->now_us;
     }
     if (backend->owed_ns <= 0)
         backend->owed_since_us = b->now_us;
     backend->owed_ns += (apr_int64_t)used;
-    backend->read_us = b->now_us;
 }
 
 /* Divides the CPU time between the accounts. */
@@ -202,6 +254,8 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
     if (backend->database)
         vl_database_close(backend->database);
     apr_pool_clear(b->scratch);
+    while (backend->n_parents)
+        vl_backends_table_orphan(b, backend, 0);
     while (backend->processes)
         vl_backends_table_remove(b, backend, &backend->processes);
     apr_hash_set(b->by_name, backend->name, APR_HASH_KEY_STRING, NULL);
@@ -219,12 +273,20 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
     int idle;
 
     b->now_us = now_us;
+    read_parents(b);
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
-        if (now_us - backend->seen_us > READ_US && now_us - backend->read_us < UNUSED_READ_US)
+        if (now_us - backend->seen_us <= READ_US || now_us - backend->read_us >= UNUSED_READ_US
+            || has_ended_children(backend))
+            read_cpu(b, backend);
+    }
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (backend->read_us != now_us)
             continue;
-        read_cpu(b, backend);
+        settle(b, backend);
         vl_backends_database_check(b, backend);
         divide(b, backend);
         tell_spent(backend, spend, data);
@@ -232,6 +294,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
         if (now_us - backend->seen_us > FORGET_US)
             forget_backend(b, backend);
     }
+    close_parents(b);
     for (i = apr_hash_first(NULL, b->users); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         user = value;

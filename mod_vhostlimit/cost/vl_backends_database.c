@@ -77,9 +77,9 @@ static void know_database(vl_backends_t *b, backend_t *backend)
     }
     /* Processes of PostgreSQL are children of the first one, MariaDB has none. */
     server = vl_database_pid(backend->database);
-    backend->n_parents = 1;
-    backend->parent[0] = server;
-    (void)vl_proc_parent(server, &backend->parent_ns[0]);
+    while (backend->n_parents)
+        vl_backends_table_orphan(b, backend, 0);
+    (void)vl_backends_table_parent(b, backend, server);
     vl_backends_table_add(b, backend, server);
 }
 
@@ -125,7 +125,9 @@ void vl_backends_database_check(vl_backends_t *b, backend_t *backend)
     while (backend->processes)
         vl_backends_table_remove(b, backend, &backend->processes);
     vl_backends_table_part(b, backend, 1);
-    backend->knows_database = backend->n_parents = 0;
+    while (backend->n_parents)
+        vl_backends_table_orphan(b, backend, 0);
+    backend->knows_database = 0;
     backend->listener = 0;
 }
 

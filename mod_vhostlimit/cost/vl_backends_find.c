@@ -31,7 +31,7 @@ static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
     int i;
 
     for (i = 0; i < backend->n_parents; i++) {
-        if (backend->parent[i] == pid)
+        if (backend->parent[i]->pid == pid)
             return;
     }
     if (i)
@@ -52,7 +52,7 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
             if (listens->inode != backend->listener || !vl_proc_cpu_ns(listens->pid))
                 continue;
             if (parents) {
-                vl_backends_table_parent(b, backend, listens->pid);
+                (void)vl_backends_table_parent(b, backend, listens->pid);
                 continue;
             }
             process = vl_backends_table_add(b, backend, listens->pid);
@@ -336,7 +336,7 @@ int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t
         return 0;
     backend->children_us = b->now_us;
     for (i = 0; i < backend->n_parents; i++)
-        found |= scan_children_of(b, backend, inode, backend->parent[i], 0, backend->forks);
+        found |= scan_children_of(b, backend, inode, backend->parent[i]->pid, 0, backend->forks);
     if (!found && !backend->n_parents && backend->n_processes <= FEW_PROCESSES) {
         for (process = backend->processes; process && !found; process = process->next)
             found = scan_children_of(b, backend, inode, process->pid, 0, 1);

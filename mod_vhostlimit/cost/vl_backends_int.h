@@ -74,9 +74,23 @@ typedef struct edges_t {
 
 typedef struct backend_t backend_t;
 
+/* A parent of processes, such as FPM's master. Its count of what ended children have used, in clock
+ * ticks, has the end of each that no reading has. */
+typedef struct parent_t {
+    struct parent_t *next;          /* of the free ones */
+    pid_t pid;
+    int backends;                   /* that have it */
+    int is_gone;
+    apr_uint64_t children_ns;       /* CPU time of the children that it waited for */
+    apr_uint64_t more_ns;           /* what the last reading added ... */
+    apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone ... */
+    apr_uint64_t weights;           /* ... the sum of weights of back ends, whose processes they are */
+} parent_t;
+
 typedef struct process_t {
     struct process_t *next;         /* of the same back end */
     backend_t *backend;
+    parent_t *parent;               /* NULL: not watched */
     pid_t pid;
     int is_background;              /* of a database: it is not charged */
     int is_program;                 /* it lives for one request */
@@ -126,10 +140,13 @@ struct backend_t {
     int n_shares, most_shares;
     share_t *shares;
     int n_parents;
-    pid_t parent[PARENTS];          /* of its processes */
-    apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
-    apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
-    apr_uint32_t gone;              /* the number of these processes */
+    parent_t *parent[PARENTS];      /* of its processes */
+    apr_uint64_t weight[PARENTS];   /* see settle() */
+    apr_uint64_t most_ns[PARENTS];  /* processes that are gone can have used so much unread */
+    int has_gone;
+    apr_uint32_t pace;              /* the part of a processor that one of its processes uses, permille */
+    apr_uint64_t used_ns;           /* in the last reading */
+    apr_int64_t passed_us;          /* between the last two readings, 0: there was one */
     apr_int64_t owed_ns;            /* CPU time that no account was charged yet; < 0: charged before
                                      * it was read */
     apr_int64_t owed_since_us;
@@ -177,16 +194,15 @@ struct vl_backends_t {
     pid_t server;
     apr_hash_t *by_name;            /* name -> backend_t */
     apr_hash_t *by_pid;             /* pid -> process_t */
+    apr_hash_t *parents;            /* pid -> parent_t */
     apr_hash_t *users;              /* account -> user_t */
     process_t *free;
+    parent_t *free_parents;
     backend_t *free_backends;
     user_t *free_users;
     apr_uint32_t round;
     apr_uint32_t epoch;             /* changes where processes may have other connections */
     apr_int64_t now_us, scan_us;
-    pid_t parent;                   /* read last by children_of() ... */
-    apr_int64_t parent_us;          /* ... at this time */
-    apr_uint64_t parent_ns;
     apr_int64_t since_us;           /* the round before */
     apr_uint32_t stride;            /* one request of so many is looked at */
     apr_uint32_t processes;
@@ -231,7 +247,9 @@ void vl_backends_table_remove(vl_backends_t *b, backend_t *backend, process_t **
 /* Other addresses of the same database server find it anew. is_lost: it may have been restarted, so
  * those that were not found yet look for it too. */
 void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_lost);
-void vl_backends_table_parent(const vl_backends_t *b, backend_t *backend, pid_t parent);
+/* Returns the parent, NULL if it is not watched. */
+parent_t *vl_backends_table_parent(vl_backends_t *b, backend_t *backend, pid_t pid);
+void vl_backends_table_orphan(vl_backends_t *b, backend_t *backend, int i);
 /* A process of the back end had a connection at this descriptor. */
 void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd);
 /* Notes that the account uses the back end. */

@@ -88,21 +88,58 @@ share_t *vl_backends_table_share(backend_t *backend, apr_uint32_t account)
     return oldest;
 }
 
-void vl_backends_table_parent(const vl_backends_t *b, backend_t *backend, pid_t parent)
+parent_t *vl_backends_table_parent(vl_backends_t *b, backend_t *backend, pid_t pid)
 {
     apr_uint64_t children_ns;
+    parent_t *parent;
     int i;
 
     for (i = 0; i < backend->n_parents; i++) {
-        if (backend->parent[i] == parent)
-            return;
+        if (backend->parent[i]->pid == pid)
+            return backend->parent[i];
     }
-    /* The CPU time of children of process 1, or of Apache's parent, is not the back end's. */
-    if (parent <= 1 || parent == b->server || backend->n_parents == PARENTS || backend->database
-        || !vl_proc_parent(parent, &children_ns))
+    /* The CPU time of children of process 1, or of Apache's parent, is not the back end's. All of a
+     * database are of its first process. */
+    if (pid <= 1 || pid == b->server || backend->n_parents == (backend->database ? 1 : PARENTS)
+        || !vl_proc_parent(pid, &children_ns))
+        return NULL;
+    parent = apr_hash_get(b->parents, &pid, sizeof(pid));
+    if (!parent) {
+        parent = b->free_parents;
+        if (parent)
+            b->free_parents = parent->next;
+        else
+            parent = apr_palloc(b->pool, sizeof(*parent));
+        memset(parent, 0, sizeof(*parent));
+        parent->pid = pid;
+        parent->children_ns = children_ns;
+        apr_hash_set(b->parents, &parent->pid, sizeof(parent->pid), parent);
+    }
+    parent->backends++;
+    backend->weight[backend->n_parents] = 0;
+    backend->most_ns[backend->n_parents] = 0;
+    return backend->parent[backend->n_parents++] = parent;
+}
+
+/* The i-th parent of the back end is none any more. */
+void vl_backends_table_orphan(vl_backends_t *b, backend_t *backend, int i)
+{
+    parent_t *parent = backend->parent[i];
+    const int last = --backend->n_parents;
+    process_t *process;
+
+    for (process = backend->processes; process; process = process->next) {
+        if (process->parent == parent)
+            process->parent = NULL;
+    }
+    backend->parent[i] = backend->parent[last];
+    backend->weight[i] = backend->weight[last];
+    backend->most_ns[i] = backend->most_ns[last];
+    if (--parent->backends)
         return;
-    backend->parent[backend->n_parents] = parent;
-    backend->parent_ns[backend->n_parents++] = children_ns;
+    apr_hash_set(b->parents, &parent->pid, sizeof(parent->pid), NULL);
+    parent->next = b->free_parents;
+    b->free_parents = parent;
 }
 
 process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid)
@@ -136,7 +173,7 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
     backend->n_processes++;
     b->processes++;
     apr_hash_set(b->by_pid, &process->pid, sizeof(process->pid), process);
-    vl_backends_table_parent(b, backend, vl_proc_parent(pid, &process->programs_ns));
+    process->parent = vl_backends_table_parent(b, backend, vl_proc_parent(pid, &process->programs_ns));
     return process;
 }
 
@@ -193,7 +230,7 @@ int vl_backends_table_is_parent(const process_t *process)
     const backend_t *backend = process->backend;
     int i;
 
-    for (i = 0; i < backend->n_parents && backend->parent[i] != process->pid; i++)
+    for (i = 0; i < backend->n_parents && backend->parent[i]->pid != process->pid; i++)
         ;
     return i < backend->n_parents || process->is_program != backend->forks;
 }

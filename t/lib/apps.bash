@@ -8,6 +8,7 @@ SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerC
   -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64')
 
 FPM_OPTIONS=()
+POOL_LINES=()    # more lines of each pool of start_fpm
 
 is_long() { [[ ${VL_LONG:-0} != 0 ]]; }
 
@@ -50,7 +51,7 @@ start_fpm() { # <name> <pool>=<address>...
   {
     printf '%s\n' '[global]' "error_log = $run/$1.log" 'daemonize = no'
     for pool in "${@:2}"; do
-      printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12'
+      printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12' "${POOL_LINES[@]}"
     done
   } >"$run/$1.conf"
   run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf" "${FPM_OPTIONS[@]}"
