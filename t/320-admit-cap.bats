@@ -63,12 +63,12 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
 @test "of twenty-four simultaneous requests four run with VhostLimitConcurrency 4" {
   start_capped -v 'a VhostLimitConcurrency 4' -v 'a VhostLimitStatusCode 429'
   local i
-  mkfifo -m 666 "$(hold_dir)/x.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/x.fifo"
   for i in {1..24}; do begin_request "r$i" a '/cgi/hold.sh?x'; done
   wait_until 10 twenty_refused
   is "$(status_of a running) $(status_of a refused)" '4 20'
 }
-twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 20 ]]; }
+twenty_refused() { [[ $(cat "$HTTPD_ROOT/hold"/r*.code 2>/dev/null | grep -c 429) == 20 ]]; }
 
 @test "VhostLimitStatusCode sets the status of a refusal" {
   start_capped 'VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429' \

@@ -149,7 +149,7 @@ not_busy() { [[ $(get a /first.html) == 404 && -z $(answer_head Busy) ]]; }
 @test "waiting for a script counts as busy time, not as CPU time" {
   start_httpd 'VhostLimit On'
   hold_request one
-  wait_until 20 older_than_ms 300 "$(hold_dir)/one.in"
+  wait_until 20 older_than_ms 300 "$HTTPD_ROOT/hold/one.in"
   release_request one
   settles a running 0
   at_least "$(status_of a busy_us)" 250000 "busy_us"

@@ -196,7 +196,7 @@ php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   start_httpd 'VhostLimit On'
   mapfile -t old < <(httpd_children)
   begin_request slow a /big.bin --limit-rate 2M
-  wait_until 20 test -s "$(hold_dir)/slow.body"
+  wait_until 20 test -s "$HTTPD_ROOT/hold/slow.body"
   configure_httpd 'VhostLimit On' "VhostLimitCgroup $path-new"
   graceful_httpd
   ! gone "${old[0]}" || ! gone "${old[1]}" || fail "no child of the old generation is left"
@@ -331,10 +331,10 @@ END
   start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20'
   has_pids a 20                                   # before anything forks
   begin_request bomb a '/cgi/forks.pl?bomb'
-  wait_until 20 test -s "$(hold_dir)/bomb.in"
-  is "$(<"$(hold_dir)/bomb.in")" 19 "children of the one that forks"
+  wait_until 20 test -s "$HTTPD_ROOT/hold/bomb.in"
+  is "$(<"$HTTPD_ROOT/hold/bomb.in")" 19 "children of the one that forks"
   is "$(get b /cgi/nap.sh) $(get a /page.html)" '200 200' "the others, and what needs no process"
-  touch "$(hold_dir)/bomb.go"
+  touch "$HTTPD_ROOT/hold/bomb.go"
   is "$(answer_of bomb)" 200
   is "$(get a /cgi/nap.sh)" 200 "when it is over"
 }

@@ -16,7 +16,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(status_of a running) $(status_of a waiting) $(status_of a refused)" '2 1 0'
   release_request one
   is "$(answer_of pagehtml)" 200
-  is "$(cat "$(hold_dir)/pagehtml.body")" 'page of a'
+  is "$(cat "$HTTPD_ROOT/hold/pagehtml.body")" 'page of a'
   release_request two
   settles a waiting 0
   is "$(status_of a requests) $(status_of a queued) $(status_of a refused)" '3 1 0'

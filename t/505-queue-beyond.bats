@@ -58,7 +58,7 @@ is_deferred_and_served_on() { # <mpm>
   at_most "$took" 9000 milliseconds
   is "$(answer_head Retry-After) $(answer_head Connection) $(answer_body)" '7 close sorry from a'
   like "$(head -n 1 "$BATS_TEST_TMPDIR/head")" '^HTTP/1.1 429 Too Many Requests'
-  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "the queued request"
+  is "$(answer_of first) $(<"$HTTPD_ROOT/hold/first.body")" '429 sorry from a' "the queued request"
   is "$(status_of a refused_queue) $(status_of a refused_timeout) $(status_of a deferred)" '1 1 0'
   at_least "$(status_of a charged_us)" 1 charged_us
   like "$(access_log a)" '(^|.)GET /page.html 429 action=refused reason=queue wait=[0-9]{7}'

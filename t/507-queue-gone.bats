@@ -15,7 +15,7 @@ leave() { # <number> <step> <text>
   wait "${pids[@]}"
 }
 
-ran() { find "$(hold_dir)" -name 'ran-*.in' | wc -l; }   # how often the program of these requests was started
+ran() { find "$HTTPD_ROOT/hold" -name 'ran-*.in' | wc -l; }   # how often the program of these requests was started
 
 # Twenty-five complete requests of clients that close, and a queue of twenty.
 nothing_runs_on() { # <mpm> <step>
@@ -68,7 +68,7 @@ nothing_runs_on() { # <mpm> <step>
 logged_gone() { grep -qE '^GET /cgi/hold\.sh 503 action=gone reason=gone ' < <(access_log "$1"); }  # <vhost>
 
 half_closed() { # <name> <request line>
-  (packets "$2\r\nHost: a.test\r\nConnection: close\r\n\r\n" @half >"$(hold_dir)/$1.half") 3>&- 4>&- &
+  (packets "$2\r\nHost: a.test\r\nConnection: close\r\n\r\n" @half >"$HTTPD_ROOT/hold/$1.half") 3>&- 4>&- &
 }
 
 half_closed_at_server() { # <number>
@@ -86,11 +86,11 @@ half_closed_at_server() { # <number>
   wait_until 10 half_closed_at_server 2
   pass_time 1
   release_request one
-  wait_until 10 grep -q 'page of a' "$(hold_dir)/new.half"
-  wait_until 10 grep -q 'page of a' "$(hold_dir)/old.half"
-  like "$(head -n 1 "$(hold_dir)/new.half")" '^HTTP/1.1 100 Continue'
-  is "$(grep -c '^HTTP/1.1 200 ' "$(hold_dir)/new.half")" 1
-  like "$(head -n 1 "$(hold_dir)/old.half")" '^HTTP/1.1 200 '
+  wait_until 10 grep -q 'page of a' "$HTTPD_ROOT/hold/new.half"
+  wait_until 10 grep -q 'page of a' "$HTTPD_ROOT/hold/old.half"
+  like "$(head -n 1 "$HTTPD_ROOT/hold/new.half")" '^HTTP/1.1 100 Continue'
+  is "$(grep -c '^HTTP/1.1 200 ' "$HTTPD_ROOT/hold/new.half")" 1
+  like "$(head -n 1 "$HTTPD_ROOT/hold/old.half")" '^HTTP/1.1 200 '
   is "$(status_of a gone)" 0
 }
 

@@ -15,8 +15,8 @@ setup() {
   hangs=()
 }
 
-can_hang() { mkfifo -m 666 "$(hold_dir)/hang.fifo"; }
-has_begun() { [[ -e $(hold_dir)/hang.in ]]; }
+can_hang() { mkfifo -m 666 "$HTTPD_ROOT/hold/hang.fifo"; }
+has_begun() { [[ -e $HTTPD_ROOT/hold/hang.in ]]; }
 
 # b is served while no program of a has ended. The status page would itself be a request
 # that waits.
@@ -38,11 +38,11 @@ begin_hanging() { # <number> <vhost> [curl argument]...
 
 end_all() { # <vhost>
   local fifo
-  fifo=$(hold_dir)/hang.fifo
+  fifo=$HTTPD_ROOT/hold/hang.fifo
   ln "$fifo" "$fifo.last" && rm "$fifo"
   wait_until 20 no_request_hangs "$1"
 }
-no_request_hangs() { write_to "$(hold_dir)/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
+no_request_hangs() { write_to "$HTTPD_ROOT/hold/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
 write_to()         { timeout 1 tee "$1" <<<go >/dev/null || :; }  # <fifo>
 
 # A hanging request is answered only when a program has ended.

@@ -210,7 +210,7 @@ pipelines_on() { # <mpm>
 
 # A request that holds its slot until it is released.
 begin_held() { # <name> <vhost>
-  mkfifo -m 666 "$(hold_dir)/$1.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/$1.fifo"
   begin_request "$1" "$2" "/cgi/hold.sh?$1"
 }
 

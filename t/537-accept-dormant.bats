@@ -60,7 +60,7 @@ begins_dormant_on() { # <mpm>
 @test "of a flood, as many requests run before the server is engaged as there are slots" {
   local i
   start_httpd 'VhostLimit On' 'VhostLimitSlots 4'
-  for i in {1..12}; do mkfifo -m 666 "$(hold_dir)/h$i.fifo"; begin_request "h$i" a "/cgi/hold.sh?h$i"; done
+  for i in {1..12}; do mkfifo -m 666 "$HTTPD_ROOT/hold/h$i.fifo"; begin_request "h$i" a "/cgi/hold.sh?h$i"; done
   settles a waiting 8
   is "$(status_of a running)" 4
   is_now engaged

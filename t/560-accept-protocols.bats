@@ -11,7 +11,7 @@ setup() { requires openssl mod_ssl; }
 
 # A request that holds its slot until it is released.
 begin_held() { # <name> <vhost> [curl argument]...
-  mkfifo -m 666 "$(hold_dir)/$1.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/$1.fifo"
   begin_request "$1" "$2" "/cgi/hold.sh?$1" "${@:3}"
 }
 
@@ -86,12 +86,12 @@ answers_hello() { # <option of openssl s_client>...
 @test "the next request of a keep-alive TLS connection is queued" {
   local one='VhostLimitGroup one'
   start_tls 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
-  mkfifo -m 666 "$(hold_dir)/kept.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/kept.fifo"
   begin_request kept s /page.html -w '%{http_code} %{num_connects}\n' "$(url s '/cgi/hold.sh?kept')" -o /dev/null
   wait_until 10 held kept
   begin_held other a
   wait_until 20 group_is waiting 1
-  let_go "$(hold_dir)/kept.fifo"
+  let_go "$HTTPD_ROOT/hold/kept.fifo"
   wait_until 10 held other
   wait_until 20 group_is waiting 1
   answered kept && fail "it was not queued"
@@ -209,7 +209,7 @@ certifies_by() { # <curl's options of TLS>...
   is "$(get t /page.html -m 8)" 200
   release_request one
   is "$(answer_of two) $(answer_of three)" '200 200'
-  rm -f "$(hold_dir)"/*
+  rm -f "$HTTPD_ROOT/hold"/*
   is_free t
 }
 
@@ -287,7 +287,7 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
   local text
   start_tls -l remoteip 'LogFormat "%v %a" from' "CustomLog \"$log\" from" 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: SSLEngine off' 't: SSLEngine off' \
     's: RemoteIPProxyProtocol On' 't: RemoteIPProxyProtocol On'
-  url() { printf 'http://%s.test:%s%s\n' "$1" "$(case $1 in s | t) tls_port ;; *) httpd_port ;; esac)" "$2"; }
+  set_url() { local port; port_of "$([[ $1 != [st] ]] || echo tls)" && url=http://$1.test:$port$2; }
   hold_request one s --haproxy-protocol
   begin_request two s /page.html --haproxy-protocol; settles s waiting 1
   is "$(get t /page.html --haproxy-protocol -m 8) $(status_of s waiting)" '200 1'
@@ -394,7 +394,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   answered "$1" && fail "the response had ended"
   printf ' and half' >&"$up"
   exec {up}>&-
-  is "$(answer_of "$1") $(<"$(hold_dir)/$1.body")" '200 13 bytes' "$1"
+  is "$(answer_of "$1") $(<"$HTTPD_ROOT/hold/$1.body")" '200 13 bytes' "$1"
   settles "$2" running 0
 }
 
@@ -456,13 +456,13 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   local vhost
   for vhost in a s; do
     hold_request "one$vhost" "$vhost"
-    begin_request "expect$vhost" "$vhost" /cgi/echo.sh -H 'Expect: 100-continue' -d 12345 -D "$(hold_dir)/head$vhost"
+    begin_request "expect$vhost" "$vhost" /cgi/echo.sh -H 'Expect: 100-continue' -d 12345 -D "$HTTPD_ROOT/hold/head$vhost"
     settles "$vhost" waiting 1
     begin_request "chunks$vhost" "$vhost" /cgi/echo.sh -H 'Transfer-Encoding: chunked' -d 1234567
     settles "$vhost" waiting 2
     release_request "one$vhost"
     is "$(answer_of "expect$vhost") $(answer_of "chunks$vhost")" '200 200'
-    is "$(<"$(hold_dir)/expect$vhost.body") $(<"$(hold_dir)/chunks$vhost.body")" '5 bytes 7 bytes'
-    like "$(<"$(hold_dir)/head$vhost")" '^HTTP/1.1 100 '
+    is "$(<"$HTTPD_ROOT/hold/expect$vhost.body") $(<"$HTTPD_ROOT/hold/chunks$vhost.body")" '5 bytes 7 bytes'
+    like "$(<"$HTTPD_ROOT/hold/head$vhost")" '^HTTP/1.1 100 '
   done
 }

@@ -78,17 +78,17 @@ hears() { [[ $(in_page heard) == "$1" ]]; }  # <text>
   local i
   start_httpd "${ONE_AT_A_TIME[@]}"
   for i in {1..12}; do
-    mkfifo -m 666 "$(hold_dir)/sse$i.fifo"
+    mkfifo -m 666 "$HTTPD_ROOT/hold/sse$i.fifo"
     begin_request "sse$i" a "/cgi/events.sh?sse$i" -N
   done
   wait_until 20 all_begun 12
   settles a running 0
   is "$(get b /page.html -m 8)" 200
-  for i in {1..12}; do let_go "$(hold_dir)/sse$i.fifo"; done
+  for i in {1..12}; do let_go "$HTTPD_ROOT/hold/sse$i.fifo"; done
   for i in {1..12}; do is "$(answer_of "sse$i")" 200; done
-  is "$(cat "$(hold_dir)"/sse*.body | grep -c 'data: last')" 12
+  is "$(cat "$HTTPD_ROOT/hold"/sse*.body | grep -c 'data: last')" 12
 }
-all_begun() { [[ $(cat "$(hold_dir)"/sse*.body 2>/dev/null | grep -c 'data: first') == "$1" ]]; }  # <number>
+all_begun() { [[ $(cat "$HTTPD_ROOT/hold"/sse*.body 2>/dev/null | grep -c 'data: first') == "$1" ]]; }  # <number>
 
 # ---- git ------------------------------------------------------------------------------
 
@@ -162,13 +162,13 @@ by_front() { # <vhost> [curl argument]...
     start_haproxy "$how"
     is "$(by_front s --interface 127.0.0.9) $(by_front t)" '200 200' "$how"
     [[ -z $how ]] || wait_until 20 grep -q '^s.test 127.0.0.9' "$log"
-    mkfifo -m 666 "$(hold_dir)/one.fifo"
+    mkfifo -m 666 "$HTTPD_ROOT/hold/one.fifo"
     in_background one by_front s --url "http://127.0.0.1:$(free_port front)/cgi/hold.sh?one"
     wait_until 10 held one
     in_background two by_front s
     settles s waiting 1
     is "$(by_front t -m 8)" 200
-    let_go "$(hold_dir)/one.fifo"
+    let_go "$HTTPD_ROOT/hold/one.fifo"
     wait "$two_pid"
     is "$(<"$BATS_TEST_TMPDIR/two")" 200 "$how"
     end_haproxy
@@ -202,11 +202,11 @@ by_front() { # <vhost> [curl argument]...
   wait_until 10 is_hit
   counts_as 1 a get a /page.html
   hold_request one a
-  begin_request two a /page.html -D "$(hold_dir)/two.head"
+  begin_request two a /page.html -D "$HTTPD_ROOT/hold/two.head"
   settles a waiting 1
   release_request one
   is "$(answer_of two)" 200
-  like "$(<"$(hold_dir)/two.head")" 'X-Cache: HIT'
+  like "$(<"$HTTPD_ROOT/hold/two.head")" 'X-Cache: HIT'
 }
 is_hit() { get a /page.html >/dev/null; [[ $(answer_head X-Cache) == HIT* ]]; }
 
@@ -219,7 +219,7 @@ is_hit() { get a /page.html >/dev/null; [[ $(answer_head X-Cache) == HIT* ]]; }
   begin_request loop a /closed/x; settles a waiting 3
   release_request one
   is "$(answer_of range) $(answer_of ranges) $(answer_of loop)" '206 206 403'
-  is "$(wc -c <"$(hold_dir)/range.body")" 100
+  is "$(wc -c <"$HTTPD_ROOT/hold/range.body")" 100
   settles a running 0
   is "$(status_of a requests)" 4
 }
@@ -235,7 +235,7 @@ resumes() { # <-tls1_2 | -tls1_3>
   release_request one
   wait "$two_pid"
   like "$(<"$BATS_TEST_TMPDIR/two")" 'Reused, TLS.*200 OK.*page of s' "$1"
-  rm -f "$(hold_dir)"/*
+  rm -f "$HTTPD_ROOT/hold"/*
 }
 s_client() { # <argument>...
   printf 'GET /page.html HTTP/1.1\r\nHost: s.test\r\nConnection: close\r\n\r\n' |

@@ -182,15 +182,15 @@ own_descriptors() { # eventfds and epoll sets of the children
   start_leases
   open_kept first second
   hold_request one a
-  mkfifo -m 666 "$(hold_dir)/first.fifo" "$(hold_dir)/second.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/first.fifo" "$HTTPD_ROOT/hold/second.fifo"
   ask_for second '/cgi/hold.sh?second'; settles s waiting 1
   ask_for first '/cgi/hold.sh?first'; settles s waiting 2
   release_request one
   wait_until 10 held second
   held first && fail "both run at once"
-  let_go "$(hold_dir)/second.fifo"
+  let_go "$HTTPD_ROOT/hold/second.fifo"
   wait_until 10 held first
-  let_go "$(hold_dir)/first.fifo"
+  let_go "$HTTPD_ROOT/hold/first.fifo"
   wait_until 10 answers_are first '200 200'
 }
 
@@ -448,7 +448,7 @@ http2_wait_is_logged_on() { # <mpm>
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1' 'VhostLimitQueue 1000 60s'
-  mkfifo -m 666 "$(hold_dir)/long.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/long.fifo"
   { printf '0\t%s\n' "$(url s '/cgi/hold.sh?long')"; printf '500\t%s\n' "$(url s /page.html)"{,,}; } >"$dir/script"
   h2load --timing-script-file="$dir/script" -n 4 -c 1 -m 10 --connect-to="127.0.0.1:$(tls_port)" >"$dir/report" 2>&1 3>&- 4>&- &
   h2load_pid=$!
@@ -456,7 +456,7 @@ http2_wait_is_logged_on() { # <mpm>
   settles s waiting 1
   time_passes 300
   graceful_httpd
-  let_go "$(hold_dir)/long.fifo"
+  let_go "$HTTPD_ROOT/hold/long.fifo"
   wait "$h2load_pid"
   like "$(<"$dir/report")" 'status codes: 4 2xx'
 }
@@ -465,7 +465,7 @@ http2_wait_is_logged_on() { # <mpm>
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitSlots 8' 's: VhostLimitConcurrency 2'
-  mkfifo -m 666 "$(hold_dir)/long.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/long.fifo"
   printf '0\t%s\n2000\t%s\n' "$(url s '/cgi/hold.sh?long')" "$(url s /page.html)" >"$dir/script"
   h2load --timing-script-file="$dir/script" -n 2 -c 1 -m 10 --connect-to="127.0.0.1:$(tls_port)" >"$dir/report" 2>&1 3>&- 4>&- &
   h2load_pid=$!
@@ -475,7 +475,7 @@ http2_wait_is_logged_on() { # <mpm>
   release_request other
   wait_until 10 status_is s requests 3
   settles s running 1
-  let_go "$(hold_dir)/long.fifo"
+  let_go "$HTTPD_ROOT/hold/long.fifo"
   wait "$h2load_pid"
   like "$(<"$dir/report")" 'status codes: 2 2xx'
 }

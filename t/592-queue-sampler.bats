@@ -49,7 +49,7 @@ echo 'burnt';
 END
     cat >"$HTTPD_ROOT/htdocs/$name/sleep.php" <<END
 <?php
-while (!file_exists('$(hold_dir)/' . \$_GET['go'])) usleep(50000);
+while (!file_exists('$HTTPD_ROOT/hold/' . \$_GET['go'])) usleep(50000);
 echo 'slept';
 END
     cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
@@ -78,7 +78,7 @@ begin_sleepers() { # <vhost> <name>...
 }
 wake_up() { # <name>...
   local name
-  touch "$(hold_dir)/morning"
+  touch "$HTTPD_ROOT/hold/morning"
   for name; do is "$(answer_of "$name")" 200; done
 }
 
@@ -185,7 +185,7 @@ fill() { # <pool of a> <pool of b>
   wake_up one "${names[@]}"
   stop_master
   stop_httpd
-  rm "$(hold_dir)/morning"
+  rm "$HTTPD_ROOT/hold/morning"
   fill a b
   wait_until 10 status_at_least a asleep ${#names[@]}
   is "$(get a /page.html)" 200
@@ -197,7 +197,7 @@ fill() { # <pool of a> <pool of b>
   local i
   for i in 1 2 3 4; do begin_request "c$i" a /call.php; done
   for i in 1 2 3 4; do is "$(answer_of "c$i")" 200; done
-  is "$(cat "$(hold_dir)"/c[1-4].body)" calledcalledcalledcalled
+  is "$(cat "$HTTPD_ROOT/hold"/c[1-4].body)" calledcalledcalledcalled
   is "$(status_of a refused)" 0
 }
 

@@ -170,7 +170,7 @@ order() { # <name of the last one in the queue>
 # The same as begin_request, over a connection from 127.0.0.5 with a PROXY header.
 begin_proxied() { # <name> <number of 192.0.2.0>
   local answer
-  answer=$(hold_dir)/$1
+  answer=$HTTPD_ROOT/hold/$1
   (
     LOCAL_ADDRESS=127.0.0.5 packets "PROXY TCP4 192.0.2.$2 127.0.0.1 1111 80\r\nGET /cgi/hold.sh?$1 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n" \
       >"$answer.text"

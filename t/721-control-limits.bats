@@ -13,7 +13,7 @@ rewrite() { # <sed expression>: the configuration
   sed -i "$1" "$HTTPD_ROOT/httpd.conf"
 }
 
-at_least_running() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
+at_least_running() { (($(cat "$HTTPD_ROOT/hold"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
 
 # Lifts a limit for twenty waiting requests, the given number of times. Prints for each
 # change the us until all have been affected and the us until the answer. Fails if a
@@ -26,7 +26,7 @@ ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # 
 begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   local n
   for ((n = 1; n <= $1; n++)); do
-    mkfifo -m 666 "$(hold_dir)/h$n.fifo"
+    mkfifo -m 666 "$HTTPD_ROOT/hold/h$n.fifo"
     begin_request "h$n" a "/cgi/hold.sh?h$n"
   done
 }

@@ -51,7 +51,7 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
 names_the_site() { # <mpm> <message>
   start_httpd -m "$1" 'VhostLimit DryRun' -t 'StartServers 1' "${@:3}" -t 'MaxRequestWorkers 4'
   hold_request one a; hold_request two a; hold_request three b
-  mkfifo -m 666 "$(hold_dir)/four.fifo"
+  mkfifo -m 666 "$HTTPD_ROOT/hold/four.fifo"
   begin_request four a '/cgi/hold.sh?four'  # it may wait for the last worker
   wait_until 20 error_log_has "VL0081: at $2 site a\\.test had [123] of [1234] running requests"
   doctor

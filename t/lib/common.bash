@@ -2,7 +2,7 @@
 #
 # For every test: requirements, assertions, waiting. The server is in httpd.bash.
 
-TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
+TOP=$(cd -- "${BASH_SOURCE[0]%/*}/../.." && pwd)
 export TOP LC_ALL=C
 
 # shellcheck source-path=SCRIPTDIR source=../../tools/lib/poll.sh
@@ -152,7 +152,11 @@ milliseconds() { # <command>...
 moment_is_over() { ((${EPOCHREALTIME/./} >= $1)); }
 
 # A zombie counts as gone.
-gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
+gone() { # <pid>
+  local stat
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
+  [[ ${stat##*) } == [ZX]* ]]
+}
 
 # Sends the signal until the tool has ended. Bash 5.2 can lose a signal that arrives in
 # certain moments of a command substitution, about one of a hundred in a loop of nothing else.

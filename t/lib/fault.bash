@@ -22,7 +22,6 @@ start_frail() { # <as start_httpd>...
   chmod 777 "$SHORT"
   export SHORT
   rm -rf "$HTTPD_ROOT"
-  mkdir -p "$HTTPD_ROOT"
   configure_frail "$@"
   LD_PRELOAD=$so launch_httpd
 }

@@ -2,23 +2,23 @@
 #
 # Clients: one request, many on one connection, held ones, and the status page.
 
-url() { printf 'http://%s.test:%s%s\n' "$1" "$(httpd_port)" "$2"; }  # <vhost> <path>
+url() { local url; set_url "$@" && printf '%s\n' "$url"; }                              # <vhost> <path>
+set_url() { local port; port_of '' && url=http://$1.test:$port$2; }  # <vhost> <path>: sets url
 
 # curl without a proxy and ~/.curlrc, with all names resolved to the test's server.
 # main.test is the name of no vhost and has the address of the main server.
 web() { # <curl argument>...
   local port
-  port=$(httpd_port)
+  port_of ''
   curl -q -sS --noproxy '*' --max-time $((30 * SLOWER)) --resolve "main.test:$port:127.0.0.2" \
     --resolve "*:$port:127.0.0.1" "$@"
 }
 
 # Makes a request and prints the status; answer_head and answer_body have the rest.
 get() { # <vhost> <path> [curl argument]...
-  local target
-  target=$(url "$1" "$2")
-  shift 2
-  web -D "$BATS_TEST_TMPDIR/head" -o "$BATS_TEST_TMPDIR/body" -w '%{http_code}\n' "$@" "$target"
+  local url
+  set_url "$1" "$2"
+  web -D "$BATS_TEST_TMPDIR/head" -o "$BATS_TEST_TMPDIR/body" -w '%{http_code}\n' "${@:3}" "$url"
 }
 
 answer_body() { cat "$BATS_TEST_TMPDIR/body"; }
@@ -62,63 +62,57 @@ abort_request() { # <vhost> <path>
 
 # ---- in the background -------------------------------------------------------
 
-hold_dir() { printf '%s\n' "$HTTPD_ROOT/hold"; }
-
 # Prints the names of requests held by hold.sh, in the order in which they began. File
 # times are too coarse for that: they have the resolution of the kernel's tick.
-begun() { grep -x "$1" "$(hold_dir)/begun" | xargs; }  # <regex>
+begun() { grep -x "$1" "$HTTPD_ROOT/hold/begun" | xargs; }  # <regex>
 
 begin_request() { # <name> <vhost> <path> [curl argument]...
-  local out target
-  out=$(hold_dir)/$1
-  target=$(url "$2" "$3")
+  local out=$HTTPD_ROOT/hold/$1 url
+  set_url "$2" "$3"
   rm -f "$out.code" "$out.in"           # of an earlier one of this name
   (
-    web -o "$out.body" -w '%{http_code}\n' "${@:4}" "$target" >"$out.code.part" 2>"$out.err" || :
+    web -o "$out.body" -w '%{http_code}\n' "${@:4}" "$url" >"$out.code.part" 2>"$out.err" || :
     mv "$out.code.part" "$out.code"
   ) 3>&- 4>&- &
 }
 
 # Prints the status of a begun request; 000 if there was no response.
 answer_of() { # <name>
-  wait_until 20 answered "$1" && cat "$(hold_dir)/$1.code"
+  wait_until 20 answered "$1" && cat "$HTTPD_ROOT/hold/$1.code"
 }
 
-answered() { [[ -e $(hold_dir)/$1.code ]]; }  # <name>
+answered() { [[ -e $HTTPD_ROOT/hold/$1.code ]]; }  # <name>
 
 # The same for a crowd; crowd_got prints the statuses.
 begin_crowd() { # <name> <number> <vhost> <path>
   (
-    crowd "$2" "GET $4 HTTP/1.1\r\nHost: $3.test\r\nConnection: close\r\n\r\n" >"$(hold_dir)/$1.crowd.part" || :
-    mv "$(hold_dir)/$1.crowd.part" "$(hold_dir)/$1.crowd"
+    crowd "$2" "GET $4 HTTP/1.1\r\nHost: $3.test\r\nConnection: close\r\n\r\n" >"$HTTPD_ROOT/hold/$1.crowd.part" || :
+    mv "$HTTPD_ROOT/hold/$1.crowd.part" "$HTTPD_ROOT/hold/$1.crowd"
   ) 3>&- 4>&- &
 }
 
-crowd_over() { [[ -e $(hold_dir)/$1.crowd ]]; }                               # <name>
-crowd_got()  { wait_until 40 crowd_over "$1" && xargs <"$(hold_dir)/$1.crowd"; }  # <name>
+crowd_over() { [[ -e $HTTPD_ROOT/hold/$1.crowd ]]; }                               # <name>
+crowd_got()  { wait_until 40 crowd_over "$1" && xargs <"$HTTPD_ROOT/hold/$1.crowd"; }  # <name>
 
 # A request that runs in the server until the test lets it go.
 hold_request() { # <name> [vhost] [curl argument]...
-  local fifo
-  fifo=$(hold_dir)/$1.fifo
+  local fifo=$HTTPD_ROOT/hold/$1.fifo
   mkfifo -m 666 "$fifo"
   begin_request "$1" "${2:-a}" "/cgi/hold.sh?$1" "${@:3}"
   wait_until 10 held "$1" || { show_log; return 1; }
 }
 
-held() { [[ -s $(hold_dir)/$1.in ]]; }              # <name>
-holder_of() { cat "$(hold_dir)/$1.in"; }            # <name>   pid of the child that runs it
+held() { [[ -s $HTTPD_ROOT/hold/$1.in ]]; }              # <name>
+holder_of() { cat "$HTTPD_ROOT/hold/$1.in"; }            # <name>   pid of the child that runs it
 
 release_request() { # <name>
-  local fifo
-  fifo=$(hold_dir)/$1.fifo
-  let_go "$fifo"
+  let_go "$HTTPD_ROOT/hold/$1.fifo"
   answer_of "$1" >/dev/null
 }
 
 release_all() {
   local fifo
-  for fifo in "$(hold_dir)"/*.fifo; do
+  for fifo in "$HTTPD_ROOT/hold"/*.fifo; do
     if [[ -p $fifo ]]; then let_go "$fifo"; fi
   done
 }
@@ -136,10 +130,10 @@ status_json() { web "$(url status '/vhostlimit?json')"; }
 # Sets status_text to the JSON of the status page, where each site is a line. The shell itself makes the
 # request: tests poll this page, and curl and jq would use 30 ms of CPU time each time.
 read_status() {
-  local fd rest rc=0
-  [[ -n ${status_port-} ]] || status_port=$(httpd_port)
-  { exec {fd}<>"/dev/tcp/127.0.0.1/$status_port"; } 2>/dev/null || return
-  printf 'GET /vhostlimit?json HTTP/1.0\r\nHost: status.test:%s\r\n\r\n' "$status_port" >&"$fd" || rc=$?
+  local fd rest port rc=0
+  port_of ''
+  { exec {fd}<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null || return
+  printf 'GET /vhostlimit?json HTTP/1.0\r\nHost: status.test:%s\r\n\r\n' "$port" >&"$fd" || rc=$?
   status_text=
   while IFS= read -r -t $((30 * SLOWER)) -u "$fd" -N 65536 rest || [[ -n $rest ]]; do status_text+=$rest; done
   exec {fd}>&-
@@ -175,7 +169,7 @@ settles() { # <vhost> <column> <value>
   wait_until 20 status_is "$@" 2>/dev/null || is "$(status_of "$1" "$2")" "$3" "$2 of $1"
 }
 
-status_at_least() { (($(status_of "$1" "$2") >= $3)); }  # <vhost> <column> <bound>
+status_at_least() { read_status && find_status "$1" "$2" && ((status_value >= $3)); }  # <vhost> <column> <bound>
 
 # The command adds exactly this number of requests to the account, and all end. The count
 # is compared when the site is idle, so that a request counted twice is found.
@@ -195,18 +189,23 @@ access_log() { sed -n "s/^$1\.test //p" "$HTTPD_ROOT/logs/access.log"; }  # <vho
 # Begins requests that wait, one after the other, so that their order is known. Each is
 # named after its path, letters and digits only.
 line_up() { # <vhost> <path>...
-  local vhost=$1 path already
+  local vhost=$1 path name already
   already=$(waiting_of "$vhost")
   shift
   for path; do
-    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
+    name=${path//[^a-z0-9]/}
+    begin_request "$name" "$vhost" "$path" -D "$HTTPD_ROOT/hold/$name.head"
     ((already += 1))
     wait_until 20 has_waiting "$vhost" "$already"
   done
 }
-waiting_of()  { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }  # <vhost>: in the queue and beyond it
-has_waiting() { (($(waiting_of "$1") == $2)); }                                      # <vhost> <number>
-head_of()     { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }            # <name> <header>
+# How many are in the queue and beyond it.
+waiting_of() { # <vhost>
+  local queued
+  read_status && find_status "$1" waiting && queued=$status_value && find_status "$1" deferred && echo $((queued + status_value))
+}
+has_waiting() { [[ $(waiting_of "$1") == "$2" ]]; }  # <vhost> <number>
+head_of()     { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$HTTPD_ROOT/hold/$1.head"; }            # <name> <header>
 
 # A client in the background: its pid is in the variable NAME_pid.
 in_background() { # <name> <command>...

@@ -20,19 +20,20 @@ apxs_program() {
   fail "no apxs; set VL_APXS"
 }
 
-# Sets answer to a value from apxs. apxs is slow, and each start of a server needs its
-# values, so they are cached for the run.
-apxs_answer() { # <name>
-  local cache=$BATS_RUN_TMPDIR/apxs-$1 apxs
+# Sets answer to the line that the command prints. Each start of a server needs the same lines, so they
+# are kept for the run.
+ask_once() { # <name of the line> <command>...
+  local cache=$BATS_RUN_TMPDIR/once-$1
   if [[ ! -e $cache ]]; then
-    apxs=$(apxs_program) && "$apxs" -q "$1" >"$cache.$$" && mv "$cache.$$" "$cache" || return
+    "${@:2}" >"$cache.$$" && mv "$cache.$$" "$cache" || return
   fi
   IFS= read -r answer <"$cache" || [[ -n $answer ]]
 }
 
-apxs_query() { local answer; apxs_answer "$1" && printf '%s\n' "$answer"; }  # <name>
+ask_apxs()   { local apxs; apxs=$(apxs_program) && "$apxs" -q "$1"; }                           # <name>
+apxs_query() { local answer; ask_once "$1" ask_apxs "$1" && printf '%s\n' "$answer"; }  # <name>
 
-httpd_program()    { local answer dir; apxs_answer SBINDIR && dir=$answer && apxs_answer PROGNAME && printf '%s/%s\n' "$dir" "$answer"; }
+httpd_program()    { local answer dir; ask_once SBINDIR ask_apxs SBINDIR && dir=$answer && ask_once PROGNAME ask_apxs PROGNAME && printf '%s/%s\n' "$dir" "$answer"; }
 httpd_module_dir() { apxs_query LIBEXECDIR; }
 vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so}"; }
 
@@ -46,7 +47,7 @@ vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhost
 #   -o 'a c b'       which vhosts, in which order   -t LINE   MPM settings instead
 configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o NAMES] [-t LINE] [LINE]...
   local mpm=${VL_MPM:-event} modules=$BASE_MODULES names='a b c' tuning='' ours=yes
-  local server='' tail='' name vhosts='' port user template_text
+  local server='' tail='' name vhosts='' port user answer template_text
   local -A inside=()
   while (($#)); do
     case $1 in
@@ -63,7 +64,7 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   done
   [[ $mpm != prefork || $tuning != *Thread* ]] || skip "VL_MPM: prefork has no threads"
   make_site "$names"
-  port=$(httpd_port)
+  port_of ''
   for name in $names; do
     template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$HTTPD_ROOT" PORT="$port" LINES="${inside[$name]:-}"
     vhosts+=$template_text$'\n'
@@ -77,8 +78,8 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
     template_fill "$TOP/t/conf/status.conf.in" ROOT="$HTTPD_ROOT" PORT="$port"
     vhosts+=$template_text$'\n'
   fi
-  user=$(httpd_user)
-  template_fill "$TOP/t/conf/httpd.conf.in" ROOT="$HTTPD_ROOT" PORT="$port" USER="$user" GROUP="$(id -gn "$user")" \
+  ask_once user httpd_user && user=$answer && ask_once group id -gn "$user"
+  template_fill "$TOP/t/conf/httpd.conf.in" ROOT="$HTTPD_ROOT" PORT="$port" USER="$user" GROUP="$answer" \
     TIMEOUT=$((20 * SLOWER)) MODULES="$(load_lines "mpm_$mpm $modules")" TUNING="${tuning:-$(tuning_of "$mpm")}" \
     SERVER="$server" VHOSTS="$vhosts" TAIL="$tail"
   printf '%s\n' "$template_text" >"$HTTPD_ROOT/httpd.conf"
@@ -128,10 +129,11 @@ httpd_user() {
 
 # Prints a port of the test file: no process listens on it, and no other file has it.
 httpd_port() { free_port ''; }
-free_port() { # <name, empty for the server's>
-  local file=$BATS_FILE_TMPDIR/port$1 port
+free_port() { local port; port_of "$1" && echo "$port"; }  # <name, empty for the server's>
+port_of() { # <as free_port>: sets port
+  local file=$BATS_FILE_TMPDIR/port$1
   [[ -e $file ]] || reserve_port "$file" || { fail "no free port"; return 1; }
-  read -r port <"$file" && echo "$port"
+  read -r port <"$file"
 }
 
 # Each reserved port is a file in one folder, with the path of the owner's folder in it.
@@ -166,7 +168,7 @@ port_free() { # <port>
   ! grep -qs "^ *[0-9]*: [0-9A-F]*$hex " /proc/net/tcp /proc/net/tcp6
 }
 
-httpd_cgroup() { printf '/vl-test-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
+httpd_cgroup() { local port; port_of '' && printf '/vl-test-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$port"; }
 
 # Documents, scripts and the places they write to; readable by the server's user.
 make_site() { # <vhost names>
@@ -220,7 +222,6 @@ refuse_lines() {
 
 start_httpd() { # <as configure_httpd>...
   rm -rf "$HTTPD_ROOT"
-  mkdir -p "$HTTPD_ROOT"
   configure_httpd "$@"
   launch_httpd
 }
@@ -257,14 +258,12 @@ launch_httpd() {
   wait_until 10 httpd_ready || { show_log; return 1; }
 }
 
-httpd_pid() { local pid; read -r pid 2>/dev/null <"$HTTPD_ROOT/run/httpd.pid" && echo "$pid"; }
-httpd_up()  { local pid; pid=$(httpd_pid) && kill -0 "$pid" 2>/dev/null; }
+httpd_pid() { local pid; { read -r pid <"$HTTPD_ROOT/run/httpd.pid"; } 2>/dev/null && echo "$pid"; }
+httpd_up()  { local pid; { read -r pid <"$HTTPD_ROOT/run/httpd.pid" && kill -0 "$pid"; } 2>/dev/null; }
 
-httpd_ready() {
-  httpd_up && (($(starts_logged) > 0)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null
-}
-
-nothing_listens() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
+httpd_ready()     { httpd_up && (($(starts_logged) > 0)) && httpd_listens; }
+httpd_listens()   { local port; port_of '' && { : <"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null; }
+nothing_listens() { ! httpd_listens; }
 
 # Prints how many starts and restarts the log has.
 starts_logged() { grep -c 'resuming normal operations' "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
@@ -318,7 +317,7 @@ signal_restart() { # <graceful | restart>
   wait_until 15 restarted_since "$before"
 }
 
-restarted_since() { (($(starts_logged) > $1)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
+restarted_since() { (($(starts_logged) > $1)) && httpd_listens; }
 
 stop_httpd() {
   local pid
@@ -334,7 +333,7 @@ stop_httpd() {
 # child crashes when a worker frees one at that moment (docs/design/003-fair-accept.md).
 all_closed() {
   local port close_wait=08
-  printf -v port '%04X' "$(httpd_port)"
+  port_of '' && printf -v port '%04X' "$port"
   [[ ! $(</proc/net/tcp) =~ :$port\ [0-9A-F]{8}:[0-9A-F]{4}\ $close_wait ]]
 }
 
@@ -357,8 +356,7 @@ error_log_has() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular e
 
 # All requests have ended, so none may be running or waiting in any account.
 check_idle() {
-  httpd_up && [[ -e $HTTPD_ROOT/htdocs/main ]] || return 0
-  grep -q '^LoadModule vhostlimit_module' "$HTTPD_ROOT/httpd.conf" || return 0
+  httpd_up && [[ -e $HTTPD_ROOT/htdocs/main && $(<"$HTTPD_ROOT/httpd.conf") == *'LoadModule vhostlimit_module'* ]] || return 0
   wait_until 10 no_request_runs || { status_json; show_log; return 1; }
 }
 
@@ -368,8 +366,8 @@ no_request_runs() { read_status && [[ ! $status_text =~ \"(running|waiting|defer
 # Fails if the log has an error of the module or a crash.
 check_log() {
   local bad
-  bad=$(grep -E '\[vhostlimit:(error|crit|alert|emerg)\]|exit signal|Assertion' \
-    "$HTTPD_ROOT/logs/error.log" 2>/dev/null | grep -Ev "${LOG_MAY_SAY:-^$}") || return 0
+  bad=$(grep -E '\[vhostlimit:(error|crit|alert|emerg)\]|exit signal|Assertion' "$HTTPD_ROOT/logs/error.log" 2>/dev/null) || return 0
+  bad=$(grep -Ev "${LOG_MAY_SAY:-^$}" <<<"$bad") || return 0
   printf 'FAIL: the log has\n%s\n' "$bad" >&2
   return 1
 }

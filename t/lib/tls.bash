@@ -7,17 +7,19 @@
 tls_port() { free_port tls; }
 
 # These replace those of http.bash.
-url() { # <vhost> <path>
+# shellcheck disable=SC2034  # http.bash reads url
+set_url() { # <vhost> <path>
+  local port
   case $1 in
-    s | t) printf 'https://%s.test:%s%s\n' "$1" "$(tls_port)" "$2" ;;
-    *) printf 'http://%s.test:%s%s\n' "$1" "$(httpd_port)" "$2" ;;
+    s | t) port_of tls && url=https://$1.test:$port$2 ;;
+    *) port_of '' && url=http://$1.test:$port$2 ;;
   esac
 }
 web() { # <curl argument>...
-  local plain tls
-  plain=$(httpd_port) tls=$(tls_port)
+  local port plain
+  port_of '' && plain=$port && port_of tls
   curl -q -sS --noproxy '*' --max-time $((30 * SLOWER)) -k --resolve "*:$plain:127.0.0.1" \
-    --resolve "*:$tls:127.0.0.1" "$@"
+    --resolve "*:$port:127.0.0.1" "$@"
 }
 
 tls_packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
