@@ -160,3 +160,23 @@ has_read() { [[ $(ss -Htn state established "sport = :$(httpd_port)" | awk '{ pr
   settles a running 0
   is "$(status_of a requests) $(status_of a gone)" '1 1'
 }
+
+@test "a malformed request is counted once: one that has begun when the server becomes engaged, and one of a kept connection" {
+  local file=$BATS_TEST_TMPDIR/go client
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1'
+  packets 'gar' "@when:$file" 'bage\r\n\r\n' '@until:400 Bad Request' >/dev/null 3>&- 4>&- &
+  client=$!
+  wait_until 5 has_read
+  hold_request one b
+  begin_request two b /page.html
+  settles b waiting 1
+  is "$(state)" 'engaged limit'
+  touch "$file"
+  wait "$client"
+  settles a requests 1
+  like "$(packets 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:page of a' 'garbage\r\n\r\n' '@until:400 Bad Request')" 'page of a.*400 Bad Request'
+  settles a requests 3
+  release_request one
+  is "$(answer_of one) $(answer_of two)" '200 200'
+  is "$(status_of a requests)" 3
+}

@@ -505,9 +505,11 @@ static int must_look(const vl_lease_t *lease)
            && !has_credit(lease, vl_clock_us());
 }
 
+/* The server may become engaged before the request is queued. */
 void vl_lease_look(vl_lease_t *lease)
 {
-    lease->reads_first = must_look(lease) && vl_leases.look(lease->c, lease->varies, 1);
+    lease->reads_first = vl_engage_is_dormant(vl_leases.shm)
+                         || (must_look(lease) && vl_leases.look(lease->c, lease->varies, 1));
 }
 
 /* --- suspended connections -------------------------------------------------- */
@@ -546,6 +548,7 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
     vl_wheel_clear(&lease->timer);
     vl_lease_leave_ring_locked(lease);
     lease->events = events;
+    lease->reads_first = vl_engage_is_dormant(vl_leases.shm);
     if (must_look(lease)) {
         vl_lease_wake_locked(lease);
         return;

@@ -502,6 +502,10 @@ static int req_ended_early(request_rec *r)
     conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
     if (!conn || conn->seen == r || r->status == HTTP_REQUEST_TIME_OUT || conf->mode != VL_MODE_ON)
         return DECLINED;
+    if (conn->is_counted_early) {
+        conn->is_counted_early = 0;
+        return DECLINED;
+    }
     req = vl_request_make(r, conn, REQ_REFUSED);
     req->account = vl_accounts_find(vl_child.shm, conf, r->hostname);
     vl_request_ended_early(req, conf);

@@ -172,8 +172,10 @@ static __attribute__((noinline)) apr_status_t pass_end(ap_filter_t *f, apr_bucke
         vl_request_end(conn->current);
         conn->current = NULL;
     }
-    if (!req && conn->grant.holds)      /* httpd or another module has refused the request */
+    if (!req && conn->grant.holds) {    /* the request ended early, and its client reads slowly */
         vl_request_end_grant(conn, 1);
+        conn->is_counted_early = 1;
+    }
     if (rv == APR_SUCCESS && (conn->lease || f->c->keepalive == AP_CONN_CLOSE)) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);

@@ -704,10 +704,17 @@ void vl_request_charge_refusal(const req_t *req)
 
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf)
 {
-    if (vl_request_list(req, conf)) {
+    conn_t *conn = req->conn;
+
+    if (conn->grant.holds)
+        vl_request_end_grant(conn, 1);
+    else if (vl_request_list(req, conf)) {
         vl_request_end(req);
-        req->conn->current = NULL;
+        conn->current = NULL;
     }
-    else
+    else {
+        req->admission.ticket.account = req->account;
+        vl_slot_begin(vl_child.shm, 0, &req->admission);
         charge_part(req->account, &req->client, take_thread_us(req->account), 0);
+    }
 }

@@ -102,6 +102,7 @@ typedef struct conn_t {
     apr_uint32_t client_user;   /* vl_hosts_identity() of its account */
     apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
                                  * directive of its site looks at them */
+    int is_counted_early;       /* a request that has not reached req_admit(), before it was logged */
     int is_last;                /* the client sends no request after this one */
     enum {
         CONN_LATER,             /* any other */
@@ -179,8 +180,7 @@ void vl_request_go_on(req_t *req);
 void vl_request_end(req_t *req);
 /* Charges a request that was refused without a slot. After vl_request_stop_clock(). */
 void vl_request_charge_refusal(const req_t *req);
-/* Charges a request that was answered before it was admitted, without a grant. It is counted while
- * the server is dormant. */
+/* Counts and charges a request that was answered before it was admitted. */
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf);
 /* Returns 1 if the request is counted and has not ended. */
 static inline int vl_request_is_counted(const req_t *req)
