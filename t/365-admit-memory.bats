@@ -31,6 +31,28 @@ load lib/live
   at_most "$few" $((plain + 100 * 4 + 3000)) "kB with 100 accounts"
 }
 
+# Fifty connections ask at once for about 3 ms of CPU time, and one slot is free, so nearly all are queued.
+@test "event: kept connections that have been queued free the memory of their requests" {
+  [[ ! ${VL_SANITIZER-} ]] || skip "a sanitizer has memory of its own"
+  requires mod_lua
+  local number=200 before kept_pid page='GET /work?6 HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  stay_engaged
+  start_httpd -m event -l lua -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
+    'VhostLimit On' 'VhostLimitSlots 1' 'KeepAliveTimeout 60' 'Timeout 60' -v "a LuaMapHandler /work $HTTPD_ROOT/lua/work.lua"
+  is "$(get a '/work?6')" 200 "answer"
+  before=$(set_size)
+  HOLD=60 perl "$TOP/t/lib/packets.pl" "$(httpd_port)" --kept "$number" "$TOP/README.md" "$page" >"$BATS_TEST_TMPDIR/kept" 3>&- 4>&- &
+  kept_pid=$!
+  wait_until 40 all_are_answered_twice
+  wait_until 10 has_grown_by_at_most $((before + number * 35))
+  is "$(ss -Htn state established "sport = :$(httpd_port)" | wc -l)" "$number" "open connections"
+  echo "# $(($(set_size) - before)) kB for $number connections" >&3
+  kill "$kept_pid"
+}
+
+all_are_answered_twice() { [[ $(xargs <"$BATS_TEST_TMPDIR/kept") == "200 200 200 200" ]]; }
+has_grown_by_at_most() { (($(set_size) <= $1)); }
+
 # Starts a server, asks it for random host names and prints by how many kB the proportional
 # set size of its processes has grown. One request is made before.
 grows_by() { # <number> <value of VhostLimitAccounts>

@@ -36,6 +36,10 @@
 /* Without parking, a connection that has been idle for this long is closed when threads
  * are short. */
 #define IDLE_US 100000
+/* A suspended connection that has been idle for this long frees what its pools keep. */
+#define TRIM_US 1000000
+/* The free nodes that its requests leave, of 8 KB or more each: three to five (docs/design/008-scale.md). */
+#define TRIM_NODES 8
 /* Milliseconds to wait for the reset with which a closed client answers "100 Continue"
  * (vl_client.h). */
 #define ASK_MS 10
@@ -244,6 +248,7 @@ static int waits_in_mpm(const conn_rec *c)
 static void wait_for_client(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
+    apr_int64_t keepalive_us = __atomic_load_n(&lease->keepalive_us, __ATOMIC_RELAXED);
     vl_grant_t grant;
 
     vl_waiters_lock();
@@ -253,8 +258,8 @@ static void wait_for_client(vl_lease_t *lease)
     vl_lease_enter_ring_locked(lease, vl_leases.idle);
     if (!lease->streams_blocked)
         vl_wheel_set(vl_leases.wheel, &lease->timer,
-                     now_us + __atomic_load_n(&lease->keepalive_us,
-                                              __ATOMIC_RELAXED));
+                     lease->http2 || keepalive_us < TRIM_US ? now_us + keepalive_us
+                                                            : now_us + TRIM_US);
     vl_waiters_unlock();
     if (grant.holds)
         vl_waiters_end(&grant.ticket, NULL);
@@ -826,12 +831,15 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
 
 /* --- timeouts, and shortage of descriptors or threads --------------------- */
 
-/* Closes an idle connection whose KeepAliveTimeout has expired (vl_wheel_turn()). */
+static vl_lease_t *lease_of(vl_timer_t *timer)
+{
+    return (vl_lease_t *)(void *)((char *)timer - offsetof(vl_lease_t, timer));
+}
+
+/* Closes an idle connection. */
 static void expire_locked(vl_timer_t *timer)
 {
-    vl_lease_t *lease = (vl_lease_t *)(void *)
-        ((char *)timer - offsetof(vl_lease_t, timer));
-
+    vl_lease_t *lease = lease_of(timer);
     struct pollfd pfd = { lease->fd, POLLIN, 0 };
 
     if (lease->state != IDLE)
@@ -845,6 +853,41 @@ static void expire_locked(vl_timer_t *timer)
         shutdown(lease->fd, SHUT_RD);
     else
         vl_lease_wake_locked(lease);
+}
+
+/* event gives each connection an allocator, which keeps up to MaxMemFree for the next request. APR
+ * frees what is above a limit only as it is returned: so the free nodes are taken and returned. No
+ * other thread uses the pools of a suspended connection that is not busy. */
+static void trim_pools(apr_pool_t *p)
+{
+    apr_allocator_t *allocator = apr_pool_allocator_get(p);
+    apr_memnode_t *nodes = NULL, *node;
+    int i;
+
+    for (i = 0; i < TRIM_NODES && (node = apr_allocator_alloc(allocator, 1)); i++) {
+        node->next = nodes;
+        nodes = node;
+    }
+    apr_allocator_max_free_set(allocator, 1);
+    if (nodes)
+        apr_allocator_free(allocator, nodes);
+    apr_allocator_max_free_set(allocator, ap_max_mem_free);
+}
+
+/* vl_wheel_fn: closes an idle connection whose KeepAliveTimeout has expired. */
+static void time_is_up_locked(vl_timer_t *timer)
+{
+    vl_lease_t *lease = lease_of(timer);
+    apr_int64_t due_us = lease->idle_since_us
+                         + __atomic_load_n(&lease->keepalive_us, __ATOMIC_RELAXED);
+
+    if (lease->state != IDLE || lease->ring != vl_leases.idle || vl_clock_us() >= due_us) {
+        expire_locked(timer);
+        return;
+    }
+    if (lease->suspended && !lease->busy)
+        trim_pools(lease->c->pool);
+    vl_wheel_set(vl_leases.wheel, timer, due_us);
 }
 
 int vl_lease_close_one_locked(void)
@@ -901,7 +944,7 @@ void vl_lease_tick(apr_int64_t now_us)
         vl_waiters_take_locked();
     }
     if (vl_leases.wheel)
-        vl_wheel_turn(vl_leases.wheel, now_us, expire_locked);
+        vl_wheel_turn(vl_leases.wheel, now_us, time_is_up_locked);
     vl_waiters_unlock();
 }
 

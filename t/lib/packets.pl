@@ -11,7 +11,7 @@
 # packets.pl PORT --kept N FILE TEXT [NEXT]    N connections, each of which sends
 #                               TEXT, waits for its response, and sends NEXT (or TEXT
 #                               again) when FILE exists; prints the statuses of both
-#                               rounds
+#                               rounds, and closes HOLD seconds later
 #
 # packets.pl PORT --raw         sends standard input, and prints what the server sends
 #                               until it closes
@@ -196,6 +196,7 @@ sub kept {
     ask_all($text, @sockets);
     wait_for_file($file);
     ask_all($next, @sockets);
+    sleep $ENV{HOLD} // 0;
 }
 
 # Sends while it reads, so that neither side waits for the other.
