@@ -24,6 +24,8 @@
 #define FOLDERS_MOST 4096
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
+/* Processes of a back end that are looked at in one round, about, if each may work for any request. */
+#define GROUP_LOOKS 16
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
 {
@@ -104,8 +106,6 @@ static void sample_process(vl_backends_t *b, process_t *process)
 
     if (process->round == b->round)
         return;
-    process->users_before = process->round + 1 == b->round ? process->users : 0;
-    process->users = 0;
     process->round = b->round;
     process->runs = 0;
     process->waits.n = 0;
@@ -283,7 +283,6 @@ static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t
         vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
         for (each = backend->processes; each; each = each->next) {
             sample_process(b, each);
-            each->users++;
             note_moment(b, backend, each, account);
             runs += each->runs;
         }
@@ -311,41 +310,90 @@ static int has_running_program(backend_t *backend, const process_t *process)
     return run > 0;
 }
 
-/* Returns the part of a processor that the process wants for one of its requests, permille. */
-static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
-                            process_t *process, int depth)
+/* Returns how many threads of the back end's processes want a processor. Of many processes one of so many
+ * is looked at. */
+static apr_uint32_t runs_of_all(vl_backends_t *b, backend_t *backend)
 {
-    share_t *share = vl_backends_table_count(b, backend, account);
-    apr_uint32_t users, runs;
+    apr_uint32_t every = 1 + (apr_uint32_t)backend->n_processes / GROUP_LOOKS;
+    apr_uint32_t i = vl_backends_table_random(b) % every, looks = 0, runs = 0;
+    process_t *process;
+
+    if (backend->runs_round == b->round)
+        return backend->runs;
+    for (process = backend->processes; process; process = process->next, i++) {
+        if (i % every)
+            continue;
+        sample_process(b, process);
+        runs += process->runs;
+        looks++;
+    }
+    backend->runs_round = b->round;
+    return backend->runs = looks ? runs * (apr_uint32_t)backend->n_processes / looks : 0;
+}
+
+/* Returns how many requests of the share's account wait for the back end. One of so many was looked at. */
+static apr_uint32_t users_of(const vl_backends_t *b, const share_t *share)
+{
+    if (share->round != b->round)
+        return share->round + 1 == b->round ? share->users * b->stride : 0;
+    return (share->users > share->users_before ? share->users : share->users_before) * b->stride;
+}
+
+/* Returns the part of what the processes of the back end want that one request has, permille. */
+static apr_uint32_t part_of_all(vl_backends_t *b, backend_t *backend)
+{
+    apr_uint32_t runs = runs_of_all(b, backend), users = 0;
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++)
+        users += users_of(b, &backend->shares[i]);
+    return runs < users ? runs * 1000 / users : 1000;
+}
+
+static process_t *any_process(vl_backends_t *b, const backend_t *backend)
+{
+    int n = (int)(vl_backends_table_random(b) % (apr_uint32_t)backend->n_processes);
+    process_t *process = backend->processes;
+
+    for (; n; n--)
+        process = process->next;
+    return process;
+}
+
+/* Returns the part of a processor that a request wants, permille. is_one: the process works for it alone. Otherwise
+ * it may be any process of the back end that works for the request. */
+static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                            process_t *process, int is_one, int depth)
+{
+    const share_t *share = vl_backends_table_count(b, backend, account);
+    apr_uint32_t own, users, runs = 0;
     vl_wait_for_e waits_for = VL_WAIT_NOTHING;
     int i;
 
     sample_process(b, process);
-    users = ++process->users > process->users_before ? process->users : process->users_before;
-    runs = process->runs;
-    if (!runs && depth < DEPTH_MOST
-        && (process->threads > 1 || process->waits.n == VL_PROC_FDS)) {
+    own = !is_one ? part_of_all(b, backend) : process->runs ? 1000 : 0;
+    if (process->runs || depth == DEPTH_MOST)
+        return own;
+    if (process->threads > 1 || process->waits.n == VL_PROC_FDS) {
         runs = follow_edges(b, backend, account, process);
-        users = share->users > share->users_before ? share->users : share->users_before;
+        users = users_of(b, share);
+        runs = runs < users ? runs * 1000 / users : 1000;
     }
-    /* Of the other requests that wait for it, one of so many was looked at. */
-    users = 1 + (users - 1) * b->stride;
-    if (runs)
-        return runs < users ? runs * 1000 / users : 1000;
-    for (i = 0; depth < DEPTH_MOST && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++) {
+    for (i = 0; !runs && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++)
         waits_for = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1,
                          &runs);
-        if (waits_for == VL_WAIT_RUNS)
-            return runs;
-    }
-    return waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process) ? 1000 : 0;
+    if (!runs && waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process))
+        return 1000;
+    return own + runs < 1000 ? own + runs : 1000;
 }
 
 /* A request of the account waits for this process of the back end, NULL if it is not known which. */
 static vl_wait_for_e look_at_process(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
-                                     process_t *process, int depth, apr_uint32_t *ret_runs)
+                                     process_t *process, int is_one, int depth, apr_uint32_t *ret_runs)
 {
-    *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
+    process_t *any = process || backend->forks || !backend->processes ? process : any_process(b, backend);
+
+    *ret_runs = any ? runs_of(b, backend, account, any, is_one, depth) : 1000;
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
     vl_backends_table_use(b, backend, account,
                           backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
@@ -359,6 +407,7 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
                                      apr_uint32_t *ret_runs)
 {
     process_t *process;
+    int is_one;
 
     if (backend->same)
         backend = backend->same;
@@ -370,16 +419,18 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
         backend = backend->same ? backend->same : backend;
         process = vl_backends_find_process(b, backend, inode);
     }
-    if (!process && !backend->forks && backend->n_processes <= FEW_PROCESSES && backend->processes) {
-        int n = (int)(vl_backends_table_random(b) % (apr_uint32_t)backend->n_processes);
-
-        for (process = backend->processes; n; n--)
-            process = process->next;
+    if (process) {
+        backend->is_group |= process->served_epoch == b->epoch && process->served != inode;
+        process->served_epoch = b->epoch;
+        process->served = inode;
     }
+    is_one = process && !backend->is_group;
+    if (!process && !backend->forks && backend->n_processes <= FEW_PROCESSES && backend->processes)
+        process = any_process(b, backend);
     /* It is known by now whether it is a database. */
     if (backend->processes && !backend->knows_database && vl_backends_database_ask(b, backend))
         return vl_backends_database_look(b, backend, account, inode, ret_runs);
-    return look_at_process(b, backend, account, process, depth, ret_runs);
+    return look_at_process(b, backend, account, process, is_one, depth, ret_runs);
 }
 
 /* The back end of the programs that a child process of Apache starts. */
@@ -470,7 +521,7 @@ vl_wait_for_e vl_backends_look_program(vl_backends_t *b, apr_uint32_t account, p
     process_t *process = vl_backends_find_program(b, backend, pid, tid);
 
     b->at_database = 0;
-    return process ? look_at_process(b, backend, account, process, 0, ret_runs) : VL_WAIT_NOTHING;
+    return process ? look_at_process(b, backend, account, process, 1, 0, ret_runs) : VL_WAIT_NOTHING;
 }
 
 int vl_backends_at_database(const vl_backends_t *b)

@@ -15,6 +15,8 @@
  *     (VL_MOMENT_US) while they served each account. The sum is exact. Samples of processes
  *     that run or wait for a processor would favor short requests, which wait before a
  *     process takes them up.
+ *   - Where a process serves several requests at once, or it is not known which process serves a
+ *     request, each request wants an equal part of what all processes of the back end want.
  *   - A process that waits itself, for a database or a second server, is followed to the
  *     other end in the same way. One with threads or an event loop (Passenger's core, Varnish,
  *     node) does not show which request waits for what: all processes that it is connected to

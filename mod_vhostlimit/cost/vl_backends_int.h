@@ -107,7 +107,8 @@ typedef struct process_t {
     apr_uint32_t round;             /* when `runs` was sampled */
     apr_uint32_t runs;              /* threads that want a processor */
     vl_waits_t waits;               /* of its only thread, if it waits */
-    apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
+    apr_uint32_t served_epoch;      /* it had a connection in this epoch, ... */
+    apr_uint64_t served;            /* ... with this inode */
     apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
     apr_uint32_t moments, moments_round;    /* entries of `moment` that the process has in this round */
     apr_uint32_t account;           /* that it was last seen to work for */
@@ -158,6 +159,8 @@ struct backend_t {
     apr_int64_t scan_wait_us;
     int is_lost;                    /* its database server was restarted: see scan_all() */
     int is_remote, is_pipe;
+    int is_group;                   /* its processes serve several requests each */
+    apr_uint32_t runs_round, runs;  /* see runs_of_all(), and the round of it */
     int knows_owner;                /* see owner_of() */
     apr_uint32_t owner;
 };
