@@ -628,7 +628,7 @@ static void tick(apr_int64_t now_us)
     vl_shm_child_reclaim_dead(vl_child.shm);
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
-    vl_newconn_measure_refusals(vl_meter_thread_us());
+    vl_newconn_measure_arrivals(vl_meter_thread_us(), now_us);
     if (vl_charge_credit(vl_child.shm, now_us))         /* one child does this for all until it ends */
         vl_kills_child_read(vl_child.kills, count_kills, NULL);
     vl_notice_tick(now_us);

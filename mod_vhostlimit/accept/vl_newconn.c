@@ -41,10 +41,12 @@
 #include "base/vl_wheel.h"
 #include "config/vl_conf.h"
 #include "config/vl_headtime.h"
+#include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
+#include "cost/vl_meter.h"
 #include "lease/vl_lease.h"
 
 /* A connection that is queued for longer is watched for the close of its client. A
@@ -60,10 +62,12 @@
 /* The MPM is stalled if pass_fd has been readable and the MPM has not asked for a
  * connection for as long. */
 #define MPM_STALLED_US (100 * 1000)
-/* Assumed cost of a refusal until enough connections have been counted. */
-#define REFUSAL_US 50
-/* Connections over which the cost is averaged. */
+/* The cost of an arrival is measured in a time with as many of them, no longer than this. With
+ * fewer, most of the time would be that of the tick. */
 #define MEASURE_MIN 32
+#define MEASURE_US (500 * 1000)
+/* The acceptor also does what no connection has caused, so none is charged more than this. */
+#define ARRIVAL_MOST_US 50
 /* Bytes of input that are discarded in one call, so that other connections are not
  * delayed. */
 #define DRAIN_SIZE (1 << 16)
@@ -161,7 +165,7 @@ static struct newconns_t {
     apr_int64_t mpm_polled_us;      /* when the MPM last asked for a connection */
     int mpm_stalled;                /* see set_mpm_stalled_locked() */
     apr_uint32_t accepted;          /* connections so far; wraps around */
-    apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
+    clockid_t mpm_clock;            /* of the MPM's listener; 0: it has taken no connection yet */
 } *here;                            /* one for each child process */
 
 /* Returns the oldest record in the state, or NULL if there is none. */
@@ -355,22 +359,26 @@ static void limit_lingering_locked(void)
 
 /* --- connections that end without the MPM ------------------------------------ */
 
-/* The CPU time of the acceptor per connection, from accept() to close(), is taken as
- * the cost of a refusal. The kernel's own work for the connection is not included. */
-void vl_newconn_measure_refusals(apr_int64_t cpu_us)
+/* What the acceptor and the MPM's listener use is divided equally among new connections and the input of
+ * established ones. */
+void vl_newconn_measure_arrivals(apr_int64_t cpu_us, apr_int64_t now_us)
 {
-    static apr_int64_t last_us;
-    static apr_uint32_t last_accepted;
-    apr_uint32_t n = here->accepted - last_accepted;
+    static apr_int64_t last_us, measured_us;
+    static apr_uint32_t last_n;
+    apr_uint32_t n = here->accepted + vl_lease_arrivals() - last_n;
+    apr_int64_t us;
 
-    if (last_us && n < MEASURE_MIN)
-        return;
-    if (last_us)
-        here->refusal_us = vl_average(
-            here->refusal_us ? here->refusal_us : REFUSAL_US,
-            (apr_uint64_t)(cpu_us - last_us) / n);
+    if (here->mpm_clock)
+        cpu_us += vl_meter_clock_us(here->mpm_clock);
+    if (now_us - measured_us <= MEASURE_US) {
+        if (n < MEASURE_MIN)
+            return;
+        us = (cpu_us - last_us + n / 2) / n;
+        vl_charge_set_arrival(vl_child.shm, us < ARRIVAL_MOST_US ? us : ARRIVAL_MOST_US);
+    }
+    measured_us = now_us;
     last_us = cpu_us;
-    last_accepted += n;
+    last_n += n;
 }
 
 /* Reads and discards a part of the input. Returns 0 at the end of the input. */
@@ -611,7 +619,7 @@ static vl_freed_e close_one_locked(void)
             && waiting >= vl_lease_descriptors()) {
             vl_waiters_remove_locked(newest);
             newconn = (vl_newconn_t *)newest;
-            vl_slot_reset(vl_child.shm, newest->account, here->refusal_us ? here->refusal_us : REFUSAL_US);
+            vl_slot_reset(vl_child.shm, newest->account, (apr_uint32_t)vl_charge_arrival(vl_child.shm));
             setsockopt(newconn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
             close_locked(newconn);
             return VL_FREED;
@@ -985,6 +993,8 @@ vl_newconn_t *vl_newconn_next(void)
     apr_uint64_t count;
 
     vl_waiters_lock();
+    if (!here->mpm_clock)
+        pthread_getcpuclockid(pthread_self(), &here->mpm_clock);
     mpm_asks_locked();
     newconn = first_for_mpm_locked();
     if (newconn)

@@ -48,9 +48,9 @@ typedef enum {
 int vl_newconn_has_descriptors(void);
 /* Closes one connection because no descriptor is left. */
 vl_freed_e vl_newconn_free_descriptor(void);
-/* Updates the average cost of a refusal. cpu_us: CPU time that the acceptor has used
- * since it began. Called about ten times a second. */
-void vl_newconn_measure_refusals(apr_int64_t cpu_us);
+/* Measures vl_charge_arrival(). cpu_us: CPU time that the acceptor has used since it began.
+ * Called about ten times a second. */
+void vl_newconn_measure_arrivals(apr_int64_t cpu_us, apr_int64_t now_us);
 /* Handles an event of epoll_fd: input, or the end of the connection. */
 void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events);
 /* Called after the events of each epoll_wait(). Classifies connections whose transfer

@@ -147,6 +147,18 @@ int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us)
     return gives;
 }
 
+void vl_charge_set_arrival(vl_shm_t *shm, apr_int64_t us)
+{
+    __atomic_store_n(&shm->children[shm->self].arrival_us, us, __ATOMIC_RELAXED);
+}
+
+apr_int64_t vl_charge_arrival(const vl_shm_t *shm)
+{
+    apr_uint32_t acceptor = __atomic_load_n(&shm->head->acceptor, __ATOMIC_RELAXED);
+
+    return __atomic_load_n(&shm->children[acceptor ? acceptor - 1 : shm->self].arrival_us, __ATOMIC_RELAXED);
+}
+
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 {
     account_t *a = &shm->accounts[account];

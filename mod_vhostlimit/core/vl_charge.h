@@ -39,6 +39,12 @@ void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_cost_t *cost);
 
+/* The CPU time, us, that this child's acceptor (prefork: the acceptor of all) and the MPM's listener need
+ * for a new connection, and for input of one that the acceptor polls. It is charged with the request. 0: not
+ * known yet. No lock. */
+void vl_charge_set_arrival(vl_shm_t *shm, apr_int64_t us);
+apr_int64_t vl_charge_arrival(const vl_shm_t *shm);
+
 /* Sampler: charges us of CPU time that back ends have used for the account since the last
  * call, in place of the advances. by: how it was found. Call it for each such account about
  * ten times a second, also with 0. database_us: the part of databases. */

@@ -121,6 +121,7 @@ typedef struct child_t {
     apr_uint32_t occupied;
     apr_uint32_t streams;
     apr_uint32_t ended;             /* requests ended since it attached; wraps */
+    apr_int64_t arrival_us;         /* vl_charge_arrival() */
     apr_uint32_t calls;             /* slots held for calls (VL_ASK_CALL) */
     apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
     apr_uint32_t listed;            /* listed requests with a thread, and ... */

@@ -28,7 +28,7 @@ static struct {
     apr_uint32_t free[VL_TASKS_MAX];    /* of these, the last one is used next */
 } meters = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
-static apr_int64_t clock_us(clockid_t clock)
+apr_int64_t vl_meter_clock_us(clockid_t clock)
 {
     struct timespec ts = { 0, 0 };
 
@@ -38,7 +38,7 @@ static apr_int64_t clock_us(clockid_t clock)
 
 apr_int64_t vl_meter_thread_us(void)
 {
-    return clock_us(CLOCK_THREAD_CPUTIME_ID);
+    return vl_meter_clock_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Returns a free entry of the table of tasks, or VL_TASKS_MAX. */
@@ -137,7 +137,7 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
  * less than least_us. */
 static apr_uint64_t take_charge_us(vl_meter_t *meter, apr_uint64_t least_us)
 {
-    apr_int64_t us = clock_us(meter->clock) - meter->thread_from
+    apr_int64_t us = vl_meter_clock_us(meter->clock) - meter->thread_from
                      - (apr_int64_t)meter->charged_us;
 
     if (us <= 0 || (apr_uint64_t)us < least_us)

@@ -70,7 +70,8 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost);
  * streams whose client does not read. */
 void vl_meter_tick(apr_int64_t now_us);
 
-/* Returns the calling thread's CPU clock, us. */
+/* Returns a CPU clock, us, and that of the calling thread. */
+apr_int64_t vl_meter_clock_us(clockid_t clock);
 apr_int64_t vl_meter_thread_us(void);
 
 #endif

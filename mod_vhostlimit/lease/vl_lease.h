@@ -144,6 +144,10 @@ void vl_lease_tick(apr_int64_t now_us);
  * is readable: suspended connections have events. */
 int vl_lease_input_fd(void);
 void vl_lease_handle_input(void);
+/* Returns the number of such events, and of answers of the queue; wraps around. Any thread. */
+apr_uint32_t vl_lease_arrivals(void);
+/* Returns the number of those of the connection since the last call. Any thread. */
+apr_uint32_t vl_lease_take_arrivals(vl_lease_t *lease);
 
 /* Returns the number of descriptors that connections with leases use. Any thread. */
 apr_uint32_t vl_lease_descriptors(void);

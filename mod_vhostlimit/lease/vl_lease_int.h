@@ -114,6 +114,7 @@ struct vl_lease_t {
     int has_events;                 /* busy: the socket had events since the run began */
     apr_uint32_t events;            /* of the socket, with the last input */
     int in_input_set;               /* the socket is in vl_leases.input_fd */
+    apr_uint32_t arrivals;          /* vl_lease_take_arrivals(); atomic */
     int wants_output;               /* IDLE: its client has not taken the response yet */
     ap_sb_handle_t *sbh;
     const struct lease_thread_t *left_by;   /* the MPM's thread that has suspended it, */
@@ -174,6 +175,7 @@ typedef struct child_leases_t {
     int awake;                      /* leases that are not at rest; atomic */
     int parks;                      /* connections can be parked */
     int input_fd;                   /* epoll set of suspended connections, or -1 */
+    apr_uint32_t arrivals;          /* vl_lease_arrivals(); atomic */
     int threads;                    /* of the MPM, in this child */
     int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */

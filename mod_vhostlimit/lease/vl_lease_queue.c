@@ -236,11 +236,19 @@ static void count_queued_locked(vl_lease_t *lease, int by)
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
+/* The acceptor works for the connection. */
+static void count_arrival(vl_lease_t *lease)
+{
+    __atomic_add_fetch(&lease->arrivals, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&vl_leases.arrivals, 1, __ATOMIC_RELAXED);
+}
+
 void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                                    vl_reason_e refused)
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
+    count_arrival(lease);
     count_queued_locked(lease, -1);
     lease->queued = 0;
     memset(&lease->queue_grant, 0, sizeof(lease->queue_grant));
@@ -563,12 +571,23 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
 static void handle_event_locked(vl_lease_t *lease, apr_uint32_t events)
 {
     lease->has_events = 1;
+    count_arrival(lease);
     if (lease->busy || lease->ring == vl_leases.ready)
         return;
     if (lease->state == IDLE && !lease->wants_output)
         begin_request_locked(lease, events);
     else if (lease->state == IDLE || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
         vl_lease_wake_locked(lease);
+}
+
+apr_uint32_t vl_lease_take_arrivals(vl_lease_t *lease)
+{
+    return __atomic_exchange_n(&lease->arrivals, 0, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_lease_arrivals(void)
+{
+    return __atomic_load_n(&vl_leases.arrivals, __ATOMIC_RELAXED);
 }
 
 /* A connection leaves the epoll set under the lock before its memory is freed. The set is

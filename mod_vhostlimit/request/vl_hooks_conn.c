@@ -235,6 +235,7 @@ static void take_conninfo(conn_rec *c, conn_t *conn)
 {
     vl_lease_use_batch_class();
     conn->grant = conn->conninfo->grant;
+    conn->has_arrived = 1;
     conn->conninfo->grant.holds = conn->conninfo->grant.occupies = 0;
     if (conn->grant.holds && !conn->conninfo->ready)
         conn->handshake = vl_handshake_begin(c, &conn->grant, vl_request_thread_us());
@@ -333,7 +334,7 @@ static void refuse_hello(conn_rec *c, conn_t *conn)
     if (r)
         req = vl_request_make(r, conn, REQ_REFUSED);
     req->thread = pthread_self();
-    req->cpu_start = vl_request_thread_us();
+    req->cpu_start = vl_request_charged_from(conn);
     req->waited_us = grant->waited_us;
     req->admission.decision.verdict = VL_REFUSE;
     req->admission.decision.reason = VL_REASON_QUEUE;

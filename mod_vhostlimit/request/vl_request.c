@@ -180,6 +180,14 @@ apr_int64_t vl_request_thread_us(void)
     return w->known ? w->us : vl_meter_thread_us();
 }
 
+apr_int64_t vl_request_charged_from(conn_t *conn)
+{
+    apr_int64_t arrivals = conn->has_arrived + (conn->lease ? vl_lease_take_arrivals(conn->lease) : 0);
+
+    conn->has_arrived = 0;
+    return vl_request_thread_us() - arrivals * vl_charge_arrival(vl_child.shm);
+}
+
 void vl_request_charged_until(apr_int64_t us)
 {
     worker_t *w = settle();
@@ -596,7 +604,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     req->started = vl_clock_us();
     vl_place_fork_for(vl_child.place, conf->account);
     req->thread = pthread_self();
-    req->cpu_start = vl_request_thread_us();
+    req->cpu_start = vl_request_charged_from(req->conn);
     if (req->state == REQ_RUNNING)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
                        is_stream ? -1 : vl_socket_of(req->r->connection),

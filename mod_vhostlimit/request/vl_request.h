@@ -88,6 +88,7 @@ typedef struct req_t {
 typedef struct conn_t {
     vl_conninfo_t *conninfo;    /* NULL: the acceptor has not seen the connection */
     vl_grant_t grant;           /* for the next request */
+    int has_arrived;            /* no request is charged the acceptor's work for it yet */
     vl_handshake_t *handshake;  /* NULL: it had no slot for one */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
@@ -193,6 +194,9 @@ static inline int vl_request_is_counted(const req_t *req)
 /* Returns the CPU clock of the calling thread, us, as read at the end of its last
  * request, or now if that reading is not valid. */
 apr_int64_t vl_request_thread_us(void);
+/* Returns the reading from which the next request of the connection is charged: earlier by what the acceptor
+ * has used for it. */
+apr_int64_t vl_request_charged_from(struct conn_t *conn);
 /* The work of the calling thread up to this reading of its clock, us, is charged already. */
 void vl_request_charged_until(apr_int64_t us);
 /* Returns the CPU time of the calling thread since the last charge, us, which the caller charges. Of
