@@ -108,7 +108,7 @@ static void sample_process(vl_backends_t *b, process_t *process)
         return;
     process->round = b->round;
     process->runs = 0;
-    process->waits.n = 0;
+    process->waits.n = process->waits.is_loop = 0;
     if (!process->threads || b->now_us - process->threads_us
                              > (process->threads > 1 ? THREADS_US : SINGLE_US)) {
         process->threads = vl_proc_threads(process->pid, process->thread, THREADS);
@@ -120,6 +120,12 @@ static void sample_process(vl_backends_t *b, process_t *process)
         else if (process->threads == 1)
             process->waits = waits;
     }
+}
+
+/* Returns 1 if the process has threads or an event loop: it does not show which request waits for what. */
+static int waits_for_any(const process_t *process)
+{
+    return process->threads > 1 || process->waits.is_loop || process->waits.n == VL_PROC_FDS;
 }
 
 /* Returns the account whose virtual host names the working folder of the process, or VL_NO_ACCOUNT. */
@@ -143,15 +149,17 @@ static apr_uint32_t site_of_folder(vl_backends_t *b, pid_t pid)
     return account;
 }
 
-/* A back end behind one that several accounts use belongs to the account whose virtual host names
- * its working folder. Returns 0 if it is another account's. */
-static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
+/* A process behind a back end that several accounts use works for the account whose virtual host names its
+ * working folder. Where folders tell this, those in other folders work for none. */
+static int may_use(vl_backends_t *b, process_t *process, apr_uint32_t account)
 {
-    if (!backend->knows_owner) {
-        backend->knows_owner = 1;
-        backend->owner = site_of_folder(b, backend->processes->pid);
+    if (process->site_round != b->round) {
+        process->site_round = b->round;
+        process->site = site_of_folder(b, process->pid);
+        process->backend->knows_sites |= process->site != VL_NO_ACCOUNT;
     }
-    return backend->owner == VL_NO_ACCOUNT || backend->owner == account;
+    return process->site == account
+           || (process->site == VL_NO_ACCOUNT && !process->backend->knows_sites);
 }
 
 /* A process that worked for an account when the moment began is that account's. */
@@ -253,38 +261,57 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
     edges->next_us = b->now_us + (edges->next_us > EDGES_LEAST_US ? edges->next_us : EDGES_LEAST_US);
 }
 
+static apr_uint32_t follow_edges(vl_backends_t *b, const backend_t *from, apr_uint32_t account,
+                                 process_t *process, int depth);
+
+/* Returns how many processes of the back end, which is behind another one, want a processor for the account. */
+static apr_uint32_t look_at_all(vl_backends_t *b, const backend_t *from, backend_t *backend,
+                                apr_uint32_t account, int depth)
+{
+    apr_uint32_t runs = 0;
+    process_t *each;
+
+    for (each = backend->processes; each; each = each->next) {
+        if (from->n_shares > 1 && !may_use(b, each, account))
+            continue;
+        vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
+        sample_process(b, each);
+        note_moment(b, backend, each, account);
+        runs += each->runs;
+        if (!each->runs && waits_for_any(each))
+            runs += follow_edges(b, backend, account, each, depth + 1);
+    }
+    return runs;
+}
+
 /* Returns how many processes behind this one want a processor for the account. */
-static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t account,
-                                 process_t *process)
+static apr_uint32_t follow_edges(vl_backends_t *b, const backend_t *from, apr_uint32_t account,
+                                 process_t *process, int depth)
 {
     apr_uint32_t runs = 0, permille;
     int i;
 
+    if (depth >= DEPTH_MOST)
+        return 0;
     list_edges(b, from, process);
     for (i = 0; i < process->edges->n; i++) {
         backend_t *backend = vl_backends_table_get(b, process->edges->edge[i].name);
         apr_uint64_t inode = process->edges->edge[i].inode;
-        process_t *each;
 
-        if (backend == from)
+        if (backend == from || backend->look == b->looks)
             continue;
+        backend->look = b->looks;
         if (!backend->processes)
             vl_backends_find_adopt(b, backend);
         if (!backend->processes && !vl_backends_find_children(b, backend, inode, 0, 0)
             && vl_backends_find_scan(b, backend, inode))
             vl_backends_find_adopt(b, backend);
-        if (!backend->processes || (from->n_shares > 1 && !may_use(b, backend, account)))
-            continue;
-        if (vl_backends_database_ask(b, backend)) {
+        if (backend->processes && vl_backends_database_ask(b, backend)) {
             (void)vl_backends_database_look(b, backend, account, 0, &permille);
             runs += permille > 0;
-            continue;
         }
-        vl_backends_table_use(b, backend, account, VL_COST_PROCESSES);
-        for (each = backend->processes; each; each = each->next) {
-            sample_process(b, each);
-            note_moment(b, backend, each, account);
-            runs += each->runs;
+        else {
+            runs += look_at_all(b, from, backend, account, depth);
         }
     }
     return runs;
@@ -374,12 +401,13 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
     own = !is_one ? part_of_all(b, backend) : process->runs ? 1000 : 0;
     if (process->runs || depth == DEPTH_MOST)
         return own;
-    if (process->threads > 1 || process->waits.n == VL_PROC_FDS) {
-        runs = follow_edges(b, backend, account, process);
+    if (waits_for_any(process)) {
+        b->looks++;
+        runs = follow_edges(b, backend, account, process, depth);
         users = users_of(b, share);
         runs = runs < users ? runs * 1000 / users : 1000;
     }
-    for (i = 0; !runs && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++)
+    for (i = 0; !waits_for_any(process) && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++)
         waits_for = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1,
                          &runs);
     if (!runs && waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process))
@@ -610,7 +638,9 @@ void vl_backends_end(vl_backends_t *b)
                  && process->runs
                  && vl_proc_look(process->pid, process->pid, &waits) == VL_PROC_RUNS)
             b->pace += ((apr_int64_t)(ns - process->moment_ns) / moment_us - b->pace) / 8;
-        if (!process->moment_ns || ns <= process->moment_ns)
+        /* A program that has begun in the moment has used all in it. */
+        if (ns <= process->moment_ns
+            || (!process->moment_ns && (!process->is_program || backend->estimates)))
             continue;
         ns = (ns - process->moment_ns) / process->moments;
         vl_backends_table_share(backend, b->moment[i].account)->ns += ns;

@@ -112,6 +112,7 @@ typedef struct process_t {
     apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
     apr_uint32_t moments, moments_round;    /* entries of `moment` that the process has in this round */
     apr_uint32_t account;           /* that it was last seen to work for */
+    apr_uint32_t site, site_round;  /* of its working folder in this round */
     edges_t *edges;                 /* NULL: not needed so far */
 } process_t;
 
@@ -161,8 +162,8 @@ struct backend_t {
     int is_remote, is_pipe;
     int is_group;                   /* its processes serve several requests each */
     apr_uint32_t runs_round, runs;  /* see runs_of_all(), and the round of it */
-    int knows_owner;                /* see owner_of() */
-    apr_uint32_t owner;
+    int knows_sites;                /* one of its processes was in a site's folder */
+    apr_uint32_t look;              /* that has followed it last, see follow_edges() */
 };
 
 typedef struct user_t {             /* an account */
@@ -203,7 +204,7 @@ struct vl_backends_t {
     parent_t *free_parents;
     backend_t *free_backends;
     user_t *free_users;
-    apr_uint32_t round;
+    apr_uint32_t round, looks;
     apr_uint32_t epoch;             /* changes where processes may have other connections */
     apr_int64_t now_us, scan_us;
     apr_int64_t since_us;           /* the round before */

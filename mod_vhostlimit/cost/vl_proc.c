@@ -186,6 +186,7 @@ static void find_waits(pid_t pid, long number, const unsigned long args[2], vl_w
 #endif
     case SYS_epoll_pwait:
         read_epoll(pid, (int)args[0], waits);
+        waits->is_loop = 1;
         break;
     case SYS_read: case SYS_readv: case SYS_recvfrom: case SYS_recvmsg:
     case SYS_write: case SYS_writev: case SYS_sendto: case SYS_sendmsg: case SYS_sendfile:
@@ -206,7 +207,7 @@ vl_proc_e vl_proc_look(pid_t pid, pid_t tid, vl_waits_t *ret_waits)
     unsigned long args[2];
     long number;
 
-    ret_waits->n = ret_waits->is_for_child = 0;
+    ret_waits->n = ret_waits->is_for_child = ret_waits->is_loop = 0;
     errno = 0;
     if (read_cached(proc.syscalls, pid, tid, "syscall", text, sizeof(text)) < 0)
         return errno == EPERM || errno == EACCES ? VL_PROC_DENIED : VL_PROC_GONE;

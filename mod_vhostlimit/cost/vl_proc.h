@@ -26,6 +26,7 @@ typedef enum {
 typedef struct vl_waits_t {
     int n;
     int is_for_child;               /* it waits for the end of a program that it has started */
+    int is_loop;                    /* it waits with epoll: `fd` may have a part of the descriptors */
     int fd[VL_PROC_FDS];
 } vl_waits_t;
 
