@@ -441,8 +441,10 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
     vl_grant_t grant = { 0 };
 
     vl_lease_renew(lease);
-    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_NEW, 0, &grant.ticket)
-        == APR_SUCCESS) {
+    /* VL_ASK_NEW admits nothing before queued requests. */
+    if (!vl_slot_contended(vl_leases.shm)
+        && vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_NEW, 0, &grant.ticket)
+           == APR_SUCCESS) {
         grant.holds = 1;
         grant.waited_us = lease->waited_us;     /* before the handshake */
         use_grant_locked(lease, &grant);
