@@ -203,15 +203,6 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
     return commands[i].run(call, error);
 }
 
-/* Output may fail late, when it is flushed: on a full disk for example. */
-static ctl_exit_e flush_output(ctl_exit_e status, ctl_error_t *error)
-{
-    if (!fflush(stdout) && !ferror(stdout))
-        return status;
-    return ctl_error_set(error, CTL_REFUSED, "the output cannot be written: %s",
-                         strerror(errno));
-}
-
 int main(int argc, char *argv[])
 {
     ctl_error_t error = { .status = CTL_DONE };
@@ -223,7 +214,8 @@ int main(int argc, char *argv[])
         call.nargs = argc - optind;
         status = run_command(&call, &error);
     }
-    if (error.status == CTL_DONE)
-        status = flush_output(status, &error);
+    /* Output may fail late, when it is flushed: on a full disk for example. */
+    if (error.status == CTL_DONE && (fflush(stdout) || ferror(stdout)))
+        ctl_error_set(&error, CTL_REFUSED, "the output cannot be written: %s", strerror(errno));
     return (int)(error.status == CTL_DONE ? status : ctl_error_print(&error));
 }

@@ -33,24 +33,6 @@ typedef struct saved_t {
     struct saved_t *next;
 } saved_t;
 
-static saved_t *find_site(saved_t *saved, const char *site)
-{
-    while (saved && strcasecmp(saved->site, site) != 0)
-        saved = saved->next;
-    return saved;
-}
-
-static int is_empty(const saved_t *site)
-{
-    int key;
-
-    for (key = 0; key < CTL_KEYS; key++) {
-        if (site->values[key])
-            return 0;
-    }
-    return 1;
-}
-
 static void free_site(saved_t *site)
 {
     int key;
@@ -77,25 +59,26 @@ static void free_saved(saved_t *saved)
 static void put_limit(saved_t **saved, const char *site, ctl_key_e key, const char *value,
                       const char *stamp)
 {
-    saved_t *found = find_site(*saved, site), **at = saved;
+    saved_t *found, **at = saved;
+    int i;
 
-    if (!found && !value)
+    while (*at && strcasecmp((*at)->site, site) != 0)
+        at = &(*at)->next;
+    if (!*at && !value)
         return;
-    if (!found) {
-        found = ctl_alloc(sizeof(*found));
-        found->site = ctl_printf("%s", site);
-        while (*at)
-            at = &(*at)->next;
-        *at = found;
+    if (!*at) {
+        *at = ctl_alloc(sizeof(**at));
+        (*at)->site = ctl_printf("%s", site);
     }
+    found = *at;
     free(found->values[key]);
     free(found->stamps[key]);
     found->values[key] = value ? ctl_printf("%s", value) : NULL;
     found->stamps[key] = value ? ctl_printf("%s", stamp) : NULL;
-    if (!is_empty(found))
-        return;
-    for (at = saved; *at && *at != found; at = &(*at)->next)
-        ;
+    for (i = 0; i < CTL_KEYS; i++) {
+        if (found->values[i])
+            return;
+    }
     *at = found->next;
     free_site(found);
 }

@@ -31,18 +31,6 @@ static char *word_cell(const char *word)
     return ctl_plain(ctl_printf("%s", word));
 }
 
-/* A star marks a limit that is not as configured. */
-static char *limit_cell(const ctl_vhost_t *vhost, int limit)
-{
-    return ctl_printf("%" JSON_INTEGER_FORMAT "%s", vhost->limits[limit],
-                      vhost->configured[limit] >= 0 ? "*" : "");
-}
-
-static char *rate_cell(json_int_t rate)
-{
-    return rate == CTL_RATE_UNKNOWN ? word_cell("-") : number_cell(rate);
-}
-
 static void fill_row(char *cells[COLUMNS], const ctl_vhost_t *vhost,
                      const json_int_t *rate)
 {
@@ -56,14 +44,17 @@ static void fill_row(char *cells[COLUMNS], const ctl_vhost_t *vhost,
     cells[COLUMN_DUTY] = word_cell(vhost->duty_permille
                                    ? ctl_tenths(vhost->duty_permille).text : "-");
     cells[COLUMN_WAITING] = number_cell(vhost->waiting);
-    cells[COLUMN_REQUESTS] = rate ? rate_cell(*rate) : number_cell(vhost->requests);
+    cells[COLUMN_REQUESTS] = !rate ? number_cell(vhost->requests)
+                             : *rate == CTL_RATE_UNKNOWN ? word_cell("-") : number_cell(*rate);
     cells[COLUMN_QUEUED] = number_cell(vhost->queued);
     cells[COLUMN_REFUSED] = number_cell(vhost->refused);
     cells[COLUMN_CPU] = word_cell(ctl_tenths(vhost->cpu_now_permille).text);
     cells[COLUMN_DATABASE] = word_cell(ctl_tenths(vhost->database_now_permille).text);
     cells[COLUMN_WAIT] = word_cell(ctl_ms((double)vhost->wait_p99_us).text);
+    /* A star marks a limit that is not as configured. */
     for (i = 0; i < CTL_LIMITS; i++)
-        cells[COLUMN_LIMITS + i] = limit_cell(vhost, i);
+        cells[COLUMN_LIMITS + i] = ctl_printf("%" JSON_INTEGER_FORMAT "%s", vhost->limits[i],
+                                              vhost->configured[i] >= 0 ? "*" : "");
 }
 
 /* --- lines ---------------------------------------------------------------- */

@@ -89,16 +89,6 @@ static double find_level(const fleet_problem_t *problem, const fleet_server_t *s
     return level;
 }
 
-static double wanted_on(const fleet_problem_t *problem, const fleet_server_t *server)
-{
-    double wanted = 0;
-    size_t i;
-
-    for (i = server->first; i < server->end; i++)
-        wanted += problem->rows[i].wanted;
-    return wanted;
-}
-
 /* Sets the server's rows to what is best with what their sites get elsewhere. Returns the
  * largest change of a row. */
 static double fill_server(fleet_problem_t *problem, fleet_server_t *server)
@@ -130,9 +120,12 @@ static void begin(fleet_problem_t *problem)
         problem->sites[i].total = 0;
     for (s = 0; s < problem->nservers; s++) {
         fleet_server_t *server = &problem->servers[s];
-        double wanted = wanted_on(problem, server);
-        int is_contended = wanted > server->capacity;
+        double wanted = 0;
+        int is_contended;
 
+        for (i = server->first; i < server->end; i++)
+            wanted += problem->rows[i].wanted;
+        is_contended = wanted > server->capacity;
         server->level = is_contended ? 0 : INFINITY;
         for (i = server->first; i < server->end; i++) {
             fleet_row_t *row = &problem->rows[i];

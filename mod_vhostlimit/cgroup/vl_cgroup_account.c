@@ -157,29 +157,19 @@ const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed;
 }
 
-/* Sets the limits of all controllers.  Returns NULL or an error message. */
-static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,
-                              const char *path,
-                              const vl_cgroup_limits_t *limits)
-{
-    const char *failed = NULL;
-    int c;
-
-    for (c = 0; !failed && c < VL_CG_CONTROLLERS; c++)
-        failed = vl_cgroup_set(cg, p, c, path, limits);
-    return failed;
-}
-
 /* Creates the groups of the account and sets their limits.  Returns NULL or an error message. */
 static const char *make_groups(const vl_cgroup_t *cg, apr_pool_t *p, const group_t *group)
 {
     const char *path = apr_pstrcat(p, cg->path, "/", group->name, NULL);
     const char *failed = vl_cgroup_make_group(cg, p, path);
+    int c;
 
     if (failed)
         return apr_psprintf(p, "group %s cannot be made: %s", path, failed);
     failed = make_threads_group(cg, p, group->name, &group->limits);
-    return failed ? failed : set_limits(cg, p, path, &group->limits);
+    for (c = 0; !failed && c < VL_CG_CONTROLLERS; c++)
+        failed = vl_cgroup_set(cg, p, c, path, &group->limits);
+    return failed;
 }
 
 /* Returns the controllers for which the limits differ, as a set of bits 1 << controller. */

@@ -296,24 +296,15 @@ static void serve(client_t *client, short events, apr_int64_t now)
         close_client(client);
 }
 
-/* Ends leases that are due. Returns when the others are, or 0. Takes fork_lock, because it
- * may log. */
-static apr_int64_t expire_leases(apr_int64_t now)
-{
-    apr_int64_t due;
-
-    vl_control_fork_lock();
-    due = vl_control_leases_expire(now);
-    vl_control_fork_unlock();
-    return due;
-}
-
-/* Returns the milliseconds until the first deadline; -1: there is no deadline. */
+/* Ends leases that are due.  Returns the milliseconds until the first deadline; -1: there is no deadline. */
 static int next_deadline(apr_int64_t now)
 {
-    apr_int64_t first = control.expire_us, leases = expire_leases(now);
+    apr_int64_t first = control.expire_us, leases;
     int i;
 
+    vl_control_fork_lock();         /* it may log */
+    leases = vl_control_leases_expire(now);
+    vl_control_fork_unlock();
     if (leases && (!first || leases < first))
         first = leases;
 

@@ -142,13 +142,6 @@ static const char *read_change(apr_pool_t *p, const vl_command_t *command,
     return wrong;
 }
 
-/* Returns what the log says about how long a change holds. */
-static const char *duration_text(apr_pool_t *p, const vl_command_t *command)
-{
-    return command->number ? apr_psprintf(p, " for %" APR_INT64_T_FMT " s", command->number)
-                           : "";
-}
-
 /* --- many changes --------------------------------------------------------- */
 
 static const char *find_wrong(apr_pool_t *p, const vl_command_t *command,
@@ -256,6 +249,9 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
 {
     int changes = command->verb == VL_COMMAND_SET || command->verb == VL_COMMAND_RESET;
     const char *wrong = NULL;
+    /* For the log: how long a change holds. */
+    const char *duration = command->number ? apr_psprintf(p, " for %" APR_INT64_T_FMT " s",
+                                                          command->number) : "";
     vl_job_t job = { 0 };
 
     switch (command->verb) {
@@ -272,8 +268,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
     case VL_COMMAND_SETPLAN:
     case VL_COMMAND_RESETPLAN:
         wrong = read_change(p, command, &job.change);
-        return wrong ? wrong : vl_control_plans_change(p, command->vhost, &job.change,
-                                                       duration_text(p, command));
+        return wrong ? wrong : vl_control_plans_change(p, command->vhost, &job.change, duration);
     default:
         break;
     }
@@ -286,7 +281,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
         return wrong;
     job.s = result->only;
     wrong = read_change(p, command, &job.change);
-    return wrong ? wrong : vl_control_change(p, &job, 1, duration_text(p, command));
+    return wrong ? wrong : vl_control_change(p, &job, 1, duration);
 }
 
 apr_size_t vl_control_body(const char *line, apr_size_t len)

@@ -12,39 +12,29 @@
 static server_rec *main_server;
 static vl_shm_t *segment;
 
-static int is_at_concurrency(const vl_limited_event_t *event)
-{
-    return event->limits.concurrency
-           && event->metrics.running >= event->limits.concurrency;
-}
-
-/* Writes to `text`, and returns, which limit the site has reached. */
-static const char *limit_name(char *text, apr_size_t size,
-                              const vl_limited_event_t *event)
-{
-    if (is_at_concurrency(event))
-        apr_snprintf(text, size, "VhostLimitConcurrency %u", event->limits.concurrency);
-    else
-        apr_snprintf(text, size, "its share of the server (%u slots)", vl_shm_facts(segment).slots);
-    return text;
-}
-
 /* Logs that the site has become limited. */
 static void log_begins(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
-    char text[64];
+    int is_capped = event->limits.concurrency
+                    && event->metrics.running >= event->limits.concurrency;
+    char limit[64];
 
+    if (is_capped)
+        apr_snprintf(limit, sizeof(limit), "VhostLimitConcurrency %u", event->limits.concurrency);
+    else
+        apr_snprintf(limit, sizeof(limit), "its share of the server (%u slots)",
+                     vl_shm_facts(segment).slots);
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
                  "site %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
                  APR_UINT64_T_FMT " queued, %" APR_UINT64_T_FMT " deferred, %"
                  APR_UINT64_T_FMT " refused in %.0f s. Raise %s if the site may use more",
-                 event->name, limit_name(text, sizeof(text), event),
+                 event->name, limit,
                  event->metrics.running, event->metrics.waiting,
                  event->metrics.deferred,
                  event->metrics.refused - before->refused,
                  (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC,
-                 is_at_concurrency(event) ? "VhostLimitConcurrency" : "VhostLimitWeight");
+                 is_capped ? "VhostLimitConcurrency" : "VhostLimitWeight");
 }
 
 /* Logs that the site is no longer limited. */

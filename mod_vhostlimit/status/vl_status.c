@@ -264,23 +264,16 @@ static void fill_state(vl_page_t *page)
     page->state.engaged = (apr_uint64_t)engage.engaged;
 }
 
-/* Returns 1 if the sampler has not worked for long, although it should have. */
-static int is_late(const vl_sampler_state_t *sampler)
-{
-    apr_int64_t since_us = sampler->round_at > sampler->woken_at ? sampler->round_at
-                                                                 : sampler->woken_at;
-
-    return __atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) != VL_UNTIL_BEGIN
-           && vl_clock_us() - since_us > SAMPLER_LATE_US;
-}
-
 static void fill_sampler(vl_page_t *page)
 {
     static const char *const names[] = { "none", "runs", "blind" };
-
     const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
+    apr_int64_t since_us = sampler->round_at > sampler->woken_at ? sampler->round_at
+                                                                 : sampler->woken_at;
+    int is_late = __atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) != VL_UNTIL_BEGIN
+                  && vl_clock_us() - since_us > SAMPLER_LATE_US;
 
-    page->sampler.state = names[is_late(sampler) ? VL_SAMPLER_NONE : sampler->state];
+    page->sampler.state = names[is_late ? VL_SAMPLER_NONE : sampler->state];
     page->sampler.round_us = sampler->round_us;
     page->sampler.processes = sampler->processes;
     page->sampler.unfound = sampler->unfound;
