@@ -122,7 +122,7 @@ begins_dormant_on() { # <mpm>
 }
 
 toggles_on() { # <mpm>
-  local seconds=4 tuning=(-t 'StartServers 30' -t 'MinSpareServers 4' -t 'MaxSpareServers 40' -t 'ServerLimit 40' -t 'MaxRequestWorkers 40')
+  local seconds=2 tuning=(-t 'StartServers 30' -t 'MinSpareServers 4' -t 'MaxSpareServers 40' -t 'ServerLimit 40' -t 'MaxRequestWorkers 40')
   ((${VL_LONG:-0} == 0)) || seconds=120
   toggle_state
   # With all workers busy Apache itself closes kept connections, and loses requests.

@@ -33,9 +33,10 @@ groups_path()  { printf '/vl-test-package-%s\n' "${VL_TEST_ID:-$$}"; }
 
 # Removes all packages of Apache; apt installs the dependencies.
 clean_the_machine() {
+  on_machine rm -rf /var/lib/man-db/auto-update     # else each installation indexes all manuals
   try on_machine dpkg --configure -a        # completes an interrupted installation on this machine
   try on_machine apt-get purge -qy 'apache2*' 'libapache2*' 'libcgroup*'
-  try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2 /var/lib/man-db/auto-update
+  try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2
   # shellcheck disable=SC2034  # of the tests
   files_before=$(files_of_module)
   put_on_machine /root/package.deb <"$(package_file)"
