@@ -560,6 +560,8 @@ int vl_lease_rest(vl_lease_t *lease)
         vl_wheel_clear(&lease->timer);
         vl_lease_leave_ring_locked(lease);
         lease->at_rest = 1;
+        lease->requeue_at_head = 0;     /* its first request runs now */
+        lease->waited_us = 0;
         count_awake(-1);
     }
     vl_waiters_unlock();
