@@ -235,7 +235,6 @@ static void count_queued_locked(vl_lease_t *lease, int by)
     vl_slot_count_in_mpm(vl_leases.shm, lease->waiter.account, lease->state == RUNNING, by);
 }
 
-/* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
 /* The acceptor works for the connection. */
 static void count_arrival(vl_lease_t *lease)
 {
@@ -243,6 +242,7 @@ static void count_arrival(vl_lease_t *lease)
     __atomic_add_fetch(&vl_leases.arrivals, 1, __ATOMIC_RELAXED);
 }
 
+/* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
 void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                                    vl_reason_e refused)
 {
