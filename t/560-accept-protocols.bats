@@ -287,6 +287,7 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
   local text
   start_tls -l remoteip 'LogFormat "%v %a" from' "CustomLog \"$log\" from" 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: SSLEngine off' 't: SSLEngine off' \
     's: RemoteIPProxyProtocol On' 't: RemoteIPProxyProtocol On'
+  # shellcheck disable=SC2034  # http.bash reads url
   set_url() { local port; port_of "$([[ $1 != [st] ]] || echo tls)" && url=http://$1.test:$port$2; }
   hold_request one s --haproxy-protocol
   begin_request two s /page.html --haproxy-protocol; settles s waiting 1
