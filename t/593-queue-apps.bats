@@ -107,6 +107,7 @@ own_us() { # <vhost>
     printf '%s\n' 'daemon off;' "pid $run/nginx.id;" 'error_log stderr;' 'events { }' 'http {' 'access_log off;'
     printf "%s_temp_path $run/%s;\n" client_body 1 proxy 2 fastcgi 3 uwsgi 4 scgi 5
     for name in a b; do
+      # shellcheck disable=SC2016  # nginx
       printf '%s\n' "server { listen 127.0.0.1:$nginx; server_name $name.test; location / { fastcgi_pass unix:$run/$name;" \
         "fastcgi_param SCRIPT_FILENAME $HTTPD_ROOT/htdocs/$name\$fastcgi_script_name;" \
         'fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method; } }'
