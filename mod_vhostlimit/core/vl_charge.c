@@ -155,8 +155,9 @@ void vl_charge_set_arrival(vl_shm_t *shm, apr_int64_t us)
 apr_int64_t vl_charge_arrival(const vl_shm_t *shm)
 {
     apr_uint32_t acceptor = __atomic_load_n(&shm->head->acceptor, __ATOMIC_RELAXED);
+    apr_uint32_t child = acceptor ? acceptor - 1 : shm->self;
 
-    return __atomic_load_n(&shm->children[acceptor ? acceptor - 1 : shm->self].arrival_us, __ATOMIC_RELAXED);
+    return child == NO_CHILD ? 0 : __atomic_load_n(&shm->children[child].arrival_us, __ATOMIC_RELAXED);
 }
 
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
