@@ -298,3 +298,25 @@ END
   at_most "$(status_of b duty_permille)" 45 "permille, with one thread of fifty that computes"
   wait_until 40 answered busy
 }
+
+UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
+
+# A WebSocket holds no slot. Its back end works for each message.
+@test "the back end of a WebSocket is charged, also of one that has begun in a dormant server" {
+  requires mod_proxy_wstunnel
+  local port before socket_pid i messages=()
+  port=$(free_port socket)
+  start_in_group -l proxy -l proxy_wstunnel -v "a ProxyPass /ws ws://127.0.0.1:$port/"
+  run_app socket "$port" perl "$TOP/t/lib/websocket_echo.pl" "$port" 60 20
+  for i in {1..150}; do messages+=("message $i." "@until:message $i\\."); done
+  before=$(kernel_us)
+  in_background socket packets "$UPGRADE" '@until:101 .*\r\n\r\n' "${messages[@]}" "@when:$BATS_TEST_TMPDIR/go" @half
+  has_used() { (($(kernel_us) - before > 2500000)); }
+  wait_until 60 has_used
+  is "$(status_of a running)" 0
+  charged() { (($(status_of a backend_us) * 10 > ($(kernel_us) - before) * 7)); }
+  wait_until 10 charged
+  at_most "$(status_of a backend_us)" $((($(kernel_us) - before) * 13 / 10)) "us charged"
+  touch "$BATS_TEST_TMPDIR/go"
+  wait "$socket_pid"
+}

@@ -83,6 +83,12 @@ void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused)
         __atomic_store_n(&vl_duty_task(shm, shm->self, i)->paused, paused, __ATOMIC_RELAXED);
 }
 
+void vl_duty_show_paused(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd)
+{
+    vl_duty_fill(shm, shm->sampler, task, account + 1, client_fd, 0);
+    __atomic_store_n(&task->paused, 1, __ATOMIC_RELAXED);
+}
+
 void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
 {
     apr_uint32_t c, i;
@@ -95,8 +101,9 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
             const task_t *task = vl_duty_task(shm, c, i);
             task_t copy = { .account = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE) };
 
-            if (!copy.account || __atomic_load_n(&task->paused, __ATOMIC_RELAXED))
+            if (!copy.account)
                 continue;
+            copy.paused = __atomic_load_n(&task->paused, __ATOMIC_RELAXED);
             copy.account = vl_duty_account(copy.account);
             copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
             copy.tid = task->tid;
@@ -244,7 +251,7 @@ apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
 static void note_any(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
                      const task_t *task)
 {
-    *(int *)data = 1;
+    *(int *)data |= !task->paused;
 }
 
 /* Returns 1 if the sampler would miss what it sleeps for: it has happened since it last looked,

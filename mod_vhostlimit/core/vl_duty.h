@@ -121,8 +121,10 @@ int vl_duty_was_told(vl_shm_t *shm, vl_until_e what);
 /* paused: the request of entry i has given its slot back. */
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
 
-/* Sampler: calls `see` with a copy of each valid entry that is not paused. child: its number,
- * i: the entry's. */
+/* The calling thread goes on with a request that was listed, in this entry of its own: it is paused. */
+void vl_duty_show_paused(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client_fd);
+
+/* Sampler: calls `see` with a copy of each valid entry. child: its number, i: the entry's. */
 typedef void vl_duty_see_fn(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
                             const task_t *task);
 void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data);

@@ -84,6 +84,7 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->epoch++;
     b->since_us = b->now_us;
     b->stride = stride;
+    b->is_paused = 0;
     b->now_us = now_us;
     b->child = children;
     b->children = n;
@@ -95,6 +96,11 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
         if (b->asked[i]->is_asked)
             b->asked[b->n_asked++] = b->asked[i];
     }
+}
+
+void vl_backends_set_paused(vl_backends_t *b, int is_paused)
+{
+    b->is_paused = is_paused;
 }
 
 /* --- whether a process runs ---------------------------------------------------- */

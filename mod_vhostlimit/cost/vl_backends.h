@@ -51,6 +51,10 @@ void vl_backends_add_own(vl_backends_t *b, int port);
 void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
                        apr_uint32_t stride);
 
+/* The requests of the next looks in this round hold no slot: what they wait for is charged, but they do not
+ * count as requests of it. */
+void vl_backends_set_paused(vl_backends_t *b, int is_paused);
+
 /* What a request waits for. */
 typedef enum {
     VL_WAIT_NOTHING,                /* no socket and no pipe */

@@ -209,6 +209,7 @@ struct vl_backends_t {
     apr_int64_t now_us, scan_us;
     apr_int64_t since_us;           /* the round before */
     apr_uint32_t stride;            /* one request of so many is looked at */
+    int is_paused;                  /* see vl_backends_set_paused() */
     apr_uint32_t processes;
     int own[64], n_own;
     const pid_t *child;             /* Apache's child processes */

@@ -275,6 +275,6 @@ share_t *vl_backends_table_count(const vl_backends_t *b, backend_t *backend, apr
         share->users = 0;
         share->round = b->round;
     }
-    share->users++;
+    share->users += !b->is_paused;
     return share;
 }

@@ -23,6 +23,8 @@
 #define ROUND_REST 200
 /* Requests that are looked at in one round, beginning with another one each time. */
 #define LOOKS_MOST 24
+/* ... and of paused ones. */
+#define PAUSED_LOOKS_MOST 8
 /* A request that was never seen awake for this long is asleep. */
 #define ASLEEP_US 500000
 /* A duty is the average of this many looks at the account's requests. If STREAK looks in a row
@@ -90,7 +92,7 @@ typedef struct sampler_t {
     apr_uint32_t n_active, *before, n_before;
     apr_uint64_t all_cpu;           /* the sum of these accounts', see account_t */
     entry_t *entries;
-    apr_uint32_t n_entries, entries_max, first, stride, random;
+    apr_uint32_t n_entries, entries_max, n_paused, first, stride, random;
     pid_t *children;
     int n_children;
     vl_duty_t *duties;
@@ -164,6 +166,7 @@ static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, cons
     entry->i = i;
     entry->pid = pid;
     entry->task = *task;
+    s->n_paused += (apr_uint32_t)(task->paused != 0);
     seen = seen_of(s, entry);
     if (seen->serial != task->serial || seen->round + 1 != s->round) {
         memset(seen, 0, sizeof(*seen));
@@ -438,26 +441,50 @@ static void look_at_new(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t 
     const seen_t *seen = seen_of(s, &entry);
     seen_t copy = *seen;
 
-    if ((seen->round != s->round || seen->serial != task->serial)
+    if (!task->paused && (seen->round != s->round || seen->serial != task->serial)
         && s->first++ % s->stride == 0)
         (void)look(s, &entry, &copy);
+}
+
+/* A paused request holds no slot, but its back end may work: that of a WebSocket for one of its messages. It
+ * does not keep the sampler awake. */
+static void look_at_paused(sampler_t *s)
+{
+    const apr_int64_t backend_us = s->backend_us;
+    apr_uint32_t stride = 1 + s->n_paused / PAUSED_LOOKS_MOST, i, n = s->first;
+    seen_t seen;
+
+    if (!s->n_paused)
+        return;
+    vl_backends_set_paused(s->backends, 1);
+    for (i = 0; i < s->n_entries; i++) {
+        if (!s->entries[i].task.paused || n++ % stride)
+            continue;
+        seen = *seen_of(s, &s->entries[i]);
+        (void)look(s, &s->entries[i], &seen);
+    }
+    vl_backends_set_paused(s->backends, 0);
+    s->backend_us = backend_us;
 }
 
 static void take_round(sampler_t *s)
 {
     vl_sampler_state_t *state = vl_duty_sampler(s->shm);
-    apr_uint32_t i;
+    apr_uint32_t i, n;
 
     s->round++;
     s->now_us = vl_clock_us();
-    s->n_entries = s->n_active = 0;
+    s->n_entries = s->n_paused = s->n_active = 0;
     s->n_children = s->denied = 0;
     vl_duty_tasks(s->shm, list, s);
-    s->stride = 1 + s->n_entries / LOOKS_MOST;
+    s->stride = 1 + (s->n_entries - s->n_paused) / LOOKS_MOST;
     vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
     s->first++;
-    for (i = 0; i < s->n_entries; i++)
-        sample(s, &s->entries[i], (i + s->first) % s->stride == 0);
+    for (i = 0, n = s->first; i < s->n_entries; i++) {
+        if (!s->entries[i].task.paused)
+            sample(s, &s->entries[i], n++ % s->stride == 0);
+    }
+    look_at_paused(s);
     publish(s);
     publish_calls(s);
     if (vl_backends_moment(s->backends)) {
@@ -527,8 +554,8 @@ static void sleep_between(sampler_t *s, apr_int64_t us)
 {
     if (rests(s))
         vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
-    if (!s->n_entries) {
-        vl_duty_sleep(s->shm, rests(s) ? 0 : IDLE_US, VL_UNTIL_BEGIN);
+    if (s->n_entries == s->n_paused) {
+        vl_duty_sleep(s->shm, rests(s) && !s->n_paused ? 0 : IDLE_US, VL_UNTIL_BEGIN);
         us = ROUND_LEAST_US;        /* a request has begun: what it does is seen later */
     }
     else if (rests(s)) {

@@ -660,9 +660,17 @@ static void end_listed(req_t *req)
 
 void vl_request_has_no_end(req_t *req)
 {
+    worker_t *w = req->worker;
+
     if (req->state == REQ_LISTED) {
         end_listed(req);
         occupy(req);
+        if (!pthread_equal(req->thread, pthread_self()) || !w->task)
+            return;
+        req->task = w->task;
+        w->task = NULL;
+        vl_duty_show_paused(vl_child.shm, req->task, req->account, vl_socket_of(req->r->connection));
+        req->state = REQ_SHOWN;
         return;
     }
     req->state = REQ_ENDLESS;
@@ -674,6 +682,11 @@ static __attribute__((noinline)) void end_counted(req_t *req)
     vl_cost_t cost;
     apr_uint64_t charged;
 
+    if (req->state == REQ_SHOWN) {
+        vl_duty_leave(vl_child.shm, vl_duty_number(vl_child.shm, req->task));
+        give_task(pthread_equal(req->thread, pthread_self()) ? req->worker : NULL, req->task);
+        req->state = REQ_ENDED;
+    }
     if (req->state == REQ_ENDED)
         unoccupy(req);
     if (!vl_request_is_counted(req))

@@ -42,10 +42,11 @@
  *   WAITING --admitted-----------------------------------> RUNNING
  *           --refused------------------------------------> REFUSED
  *   LISTED  --end-of-request bucket, or its pool ends----> ENDED
+ *           --tunnel or server-sent events begin---------> SHOWN
  *   RUNNING --tunnel or server-sent events begin---------> ENDLESS
  *           --end-of-request bucket, or its pool ends----> ENDED
  *           --upgrade to h2c-----------------------------> ENDED
- *   ENDLESS --end-of-request bucket, or its pool ends----> ENDED
+ *   ENDLESS, SHOWN --end-of-request bucket, or its pool ends----> ENDED
  *
  * A request has no req_t if its site has mode Off, or if it cannot be counted and
  * VhostLimitOnError is open. */
@@ -56,6 +57,7 @@ typedef enum {
     REQ_LISTED,                 /* the server was dormant at its begin (vl_engage.h) */
     REQ_RUNNING,                /* counted; holds a slot unless its meter is paused */
     REQ_ENDLESS,                /* counted; paused until its end */
+    REQ_SHOWN,                  /* charged; the sampler sees its thread, so that its back end is charged */
     REQ_ENDED                   /* charged; holds nothing */
 } req_state_e;
 

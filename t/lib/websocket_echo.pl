@@ -1,15 +1,16 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# websocket_echo.pl PORT SECONDS
+# websocket_echo.pl PORT SECONDS [MS]
 #   A back end for WebSockets.  It accepts the upgrade and sends back what it receives
-#   for up to SECONDS: messages of less than 126 bytes, or any bytes as they are.
+#   for up to SECONDS: messages of less than 126 bytes, or any bytes as they are.  It
+#   computes for MS milliseconds before.
 use strict;
 use warnings;
 use Digest::SHA qw(sha1_base64);
 use IO::Socket::INET;
 
-my ($port, $seconds) = @ARGV;
+my ($port, $seconds, $ms) = (@ARGV, 0);
 my $door = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1)
     or die "cannot listen: $!\n";
 $SIG{CHLD} = 'IGNORE';
@@ -21,6 +22,11 @@ sub agreement {
     my $accept = sha1_base64(($key // '') . '258EAFA5-E914-47DA-95CA-C5AB0DC85B11') . '=';
     return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         . "Sec-WebSocket-Accept: $accept\r\n\r\n";
+}
+
+sub compute {
+    my $until = times + $ms / 1000;
+    1 while $ms && times < $until;
 }
 
 # A client masks its messages, a server does not.
@@ -39,6 +45,6 @@ while (1) {
     my $head = '';
     until ($head =~ /\r\n\r\n/) { sysread $s, $head, 8192, length $head or exit }
     syswrite $s, agreement($head);
-    while (sysread $s, my $bytes, 8192) { syswrite $s, echo_of($bytes) }
+    while (sysread $s, my $bytes, 8192) { compute(); syswrite $s, echo_of($bytes) }
     exit;
 }
