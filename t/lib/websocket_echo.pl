@@ -24,9 +24,11 @@ sub agreement {
         . "Sec-WebSocket-Accept: $accept\r\n\r\n";
 }
 
+sub used { my ($user, $system) = times; return $user + $system }
+
 sub compute {
-    my $until = times + $ms / 1000;
-    1 while $ms && times < $until;
+    my $until = used() + $ms / 1000;
+    1 while $ms && used() < $until;
 }
 
 # A client masks its messages, a server does not.
