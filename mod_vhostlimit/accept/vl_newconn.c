@@ -359,28 +359,6 @@ static void limit_lingering_locked(void)
 
 /* --- connections that end without the MPM ------------------------------------ */
 
-/* What the acceptor and the MPM's listener use is divided equally among new connections and the input of
- * established ones. */
-void vl_newconn_measure_arrivals(apr_int64_t cpu_us, apr_int64_t now_us)
-{
-    static apr_int64_t last_us, measured_us;
-    static apr_uint32_t last_n;
-    apr_uint32_t n = here->accepted + vl_lease_arrivals() - last_n;
-    apr_int64_t us;
-
-    if (here->mpm_clock)
-        cpu_us += vl_meter_clock_us(here->mpm_clock);
-    if (now_us - measured_us <= MEASURE_US) {
-        if (n < MEASURE_MIN)
-            return;
-        us = (cpu_us - last_us + n / 2) / n;
-        vl_charge_set_arrival(vl_child.shm, us < ARRIVAL_MOST_US ? us : ARRIVAL_MOST_US);
-    }
-    measured_us = now_us;
-    last_us = cpu_us;
-    last_n += n;
-}
-
 /* Reads and discards a part of the input. Returns 0 at the end of the input. */
 static int discard_input(int fd)
 {
@@ -968,6 +946,28 @@ int vl_newconn_tick_while_stalled(apr_int64_t now_us)
     pass_with_input_locked(TRANSFER_FAILED);
     vl_waiters_unlock();
     return vl_newconn_tick(now_us);
+}
+
+/* What the acceptor and the MPM's listener use is divided equally among new connections and the input of
+ * established ones. */
+void vl_newconn_measure_arrivals(apr_int64_t cpu_us, apr_int64_t now_us)
+{
+    static apr_int64_t last_us, measured_us;
+    static apr_uint32_t last_n;
+    apr_uint32_t n = here->accepted + vl_lease_arrivals() - last_n;
+    apr_int64_t us;
+
+    if (here->mpm_clock)
+        cpu_us += vl_meter_clock_us(here->mpm_clock);
+    if (now_us - measured_us <= MEASURE_US) {
+        if (n < MEASURE_MIN)
+            return;
+        us = (cpu_us - last_us + n / 2) / n;
+        vl_charge_set_arrival(vl_child.shm, us < ARRIVAL_MOST_US ? us : ARRIVAL_MOST_US);
+    }
+    measured_us = now_us;
+    last_us = cpu_us;
+    last_n += n;
 }
 
 /* --- the MPM's listener --------------------------------------------------- */

@@ -41,7 +41,7 @@
 #define CALLS_REST 100
 #define CALLS_MOST 1024
 /* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
- * it sleeps without an end then. */
+ * without paused requests it sleeps without an end then. */
 #define IDLE_US (1 * APR_USEC_PER_SEC)
 /* Time between two rounds while the server is dormant and no request waits for a back end. */
 #define DORMANT_US (1 * APR_USEC_PER_SEC)

@@ -175,7 +175,7 @@ typedef struct child_leases_t {
     int awake;                      /* leases that are not at rest; atomic */
     int parks;                      /* connections can be parked */
     int input_fd;                   /* epoll set of suspended connections, or -1 */
-    apr_uint32_t arrivals;          /* vl_lease_arrivals(); atomic */
+    apr_uint32_t arrivals;          /* vl_lease_arrivals(); written under the lock */
     int threads;                    /* of the MPM, in this child */
     int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */

@@ -236,10 +236,10 @@ static void count_queued_locked(vl_lease_t *lease, int by)
 }
 
 /* The acceptor works for the connection. */
-static void count_arrival(vl_lease_t *lease)
+static void count_arrival_locked(vl_lease_t *lease)
 {
     __atomic_add_fetch(&lease->arrivals, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&vl_leases.arrivals, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&vl_leases.arrivals, vl_leases.arrivals + 1, __ATOMIC_RELAXED);
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
@@ -248,7 +248,7 @@ void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
-    count_arrival(lease);
+    count_arrival_locked(lease);
     count_queued_locked(lease, -1);
     lease->queued = 0;
     memset(&lease->queue_grant, 0, sizeof(lease->queue_grant));
@@ -573,7 +573,7 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
 static void handle_event_locked(vl_lease_t *lease, apr_uint32_t events)
 {
     lease->has_events = 1;
-    count_arrival(lease);
+    count_arrival_locked(lease);
     if (lease->busy || lease->ring == vl_leases.ready)
         return;
     if (lease->state == IDLE && !lease->wants_output)
