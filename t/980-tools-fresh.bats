@@ -60,6 +60,22 @@ nothing_waits() { ! waits_inside "$1"; }
   like "$output" 'debian-12-without-libcgroup'
 }
 
+@test "the suite in a cell of matrix.sh says how many tests each MPM had, and which files failed" {
+  mkdir -p "$BATS_TEST_TMPDIR/tools"
+  cat >"$BATS_TEST_TMPDIR/tools/check.sh" <<'END'
+#!/bin/bash
+mkdir -p .check/files
+printf '%s\n' 'ok 1 a' 'ok 2 b # skip no event' >.check/files/a.tap
+[[ $VL_MPM != prefork ]] || exit 1
+echo 'Files=1, Tests=2,  9 wallclock secs' >.check/summary
+[[ $VL_MPM == event ]] || { echo 't/a.bats (Wstat: 256 Tests: 2 Failed: 1)' >>.check/summary; exit 1; }
+END
+  chmod +x "$BATS_TEST_TMPDIR/tools/check.sh"
+  cd "$BATS_TEST_TMPDIR"
+  try bash -c ". '$TOP/tools/matrix.sh'; set +e; cell_suite yes"
+  is "$output" 'event: 2 tests of 1 files, 1 skipped; worker: 2 tests of 1 files, 1 skipped, FAILED: t/a.bats; prefork: , 1 skipped, FAILED: '
+}
+
 @test "without root fresh.sh and matrix.sh end with 77 and create nothing" {
   requires root
   local program

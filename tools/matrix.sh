@@ -257,15 +257,19 @@ cell_piuparts() {
     --warn-on-leftovers-after-purge --no-eatmydata deb/*.deb
 }
 
-# Prints a sentence for each MPM.
+# Prints what each MPM had: the number of tests, files and skipped tests, and the files that failed.
 cell_suite() { # <yes | names of files>
-  local mpm said='' files=()
+  local mpm said='' failed files=()
   [[ $1 == yes ]] || IFS=, read -ra files <<<"$1"
   for mpm in event worker prefork; do
-    VL_MPM=$mpm tools/check.sh "${files[@]}" 2>&1 | tee /root/suite-$mpm >&2 || said+=" FAILED: $(sed -nE 's/^(t\/[^ ]*) .*Wstat.*/\1/p' .check/summary | xargs);"
-    said+=" $mpm: $(sed -nE 's/^Files=([0-9]+), Tests=([0-9]+).*/\2 tests of \1 files/p' .check/summary)"
+    rm -rf .check/summary .check/files
+    failed=
+    VL_MPM=$mpm tools/check.sh "${files[@]}" >&2 ||
+      failed=", FAILED: $(sed -nE 's/^(t\/[^ ]*) .*Wstat.*/\1/p' .check/summary 2>/dev/null | xargs)"
+    said+="; $mpm: $(sed -nE 's/^Files=([0-9]+), Tests=([0-9]+).*/\2 tests of \1 files/p' .check/summary 2>/dev/null)"
+    said+=", $(cat .check/files/*.tap 2>/dev/null | grep -c '^ok .*# skip') skipped$failed"
   done
-  printf '%s\n' "${said# }"
+  printf '%s\n' "${said#; }"
 }
 
 # The image httpd:2.4 as this cell has it, and on it the steps of the Containerfile.
@@ -282,7 +286,7 @@ cell_image() {
     git -c safe.directory='*' clone -q . /root/context &&
     buildah build --pull=never -f /root/context/packaging/Containerfile -t httpd-vhostlimit /root/context &&
     image=$(buildah from --pull=never localhost/httpd-vhostlimit) &&
-    buildah run "$image" -- sh -ec 'httpd -t; httpd -M | grep vhostlimit_module; httpd; sleep 2; vhostlimitctl top running; httpd -k stop'
+    buildah run "$image" -- sh -ec 'httpd -t; httpd -M | grep vhostlimit_module; httpd; sleep 2; bash -c "exec 3<>/dev/tcp/127.0.0.1/80; echo GET / >&3; grep works <&3"; vhostlimitctl top running; httpd -k stop'
 }
 
 # --nodeps: rpmbuild does not know Debian's packages. _unitdir: Debian has no macros for systemd.
