@@ -342,7 +342,6 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                        : vl_admit_decide(&limits,
                                          shm->queue.accounts[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
-    adm.backlogged = shm->queue.accounts[account].waiting > 0;
     adm.concurrency = limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
@@ -366,7 +365,6 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
         return;
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
-    ret_admission->backlogged = 1;
     ret_admission->concurrency = vl_fair_limits(&shm->queue, account).concurrency;
     ret_admission->service_us = a->service_us;
     vl_segment_unlock(shm);
@@ -399,7 +397,6 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
 
     if (shm->self == NO_CHILD)
         return;
-    adm->backlogged = vl_slot_queued(shm, adm->ticket.account) > 0;
     adm->thread_us = __atomic_load_n(&a->thread_us, __ATOMIC_RELAXED);
     count_request(a, wait_us);
 }

@@ -87,7 +87,6 @@ apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int 
 typedef struct vl_admission_t {
     vl_decision_t decision;
     int entered;                /* 1: the slot must be released with vl_slot_end() */
-    int backlogged;             /* 1: other waiters of the account are queued */
     vl_ticket_t ticket;
     apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
     apr_uint64_t service_us;
@@ -117,8 +116,8 @@ void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us);
 /* Counts a queued connection of the account whose client has closed it after waited_us. */
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us);
 
-/* Counts the start of a request on adm->ticket after wait_us, and fills in backlogged and
- * thread_us. Takes no lock. */
+/* Counts the start of a request on adm->ticket after wait_us, and fills in thread_us. Takes no
+ * lock. */
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 
 /* Releases the slot and dispatches. cost NULL: the slot was not used, and its charge is
