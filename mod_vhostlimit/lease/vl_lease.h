@@ -38,7 +38,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
  * the listener wakes them, so the listener classifies and passes on several connections
  * before a worker begins with the first. docs/design/003-fair-accept.md says what that
  * gains. */
-void vl_lease_use_batch_class(void);
+void vl_lease_use_batch_policy(void);
 
 /* Returns 1 if connections of this child can be parked. */
 int vl_lease_parks(void);

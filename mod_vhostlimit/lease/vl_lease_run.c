@@ -166,7 +166,7 @@ static void prepare_fork(void)
     pthread_atfork(NULL, NULL, restore_class);
 }
 
-void vl_lease_use_batch_class(void)
+void vl_lease_use_batch_policy(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static __thread int done;
@@ -248,7 +248,7 @@ static void run(void *unused)
     vl_waiters_lock();
     vl_leases.starting--;
     is_runner = my_thread() != NULL;
-    vl_lease_use_batch_class();
+    vl_lease_use_batch_policy();
     while (is_runner && (lease = take_ready_locked())) {
         vl_waiters_unlock();
         waits = run_connection(lease);

@@ -82,9 +82,9 @@ void vl_notice_tick(apr_int64_t now_us)
     } while (account);
 }
 
-/* Monitor hook: the parent calls it about every ten seconds. With several listener
- * buckets of the prefork MPM no child process has a timer, and only this hook checks the
- * accounts. */
+/* Monitor hook: the parent calls it about every ten seconds. If prefork works
+ * without an acceptor (vl_listener_obstacle()), no child process has a timer, and only this
+ * hook checks the accounts. */
 static int monitor(apr_pool_t *p, server_rec *s)
 {
     if (segment)

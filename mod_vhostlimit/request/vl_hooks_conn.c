@@ -233,7 +233,7 @@ static apr_status_t filter_late(ap_filter_t *f, apr_bucket_brigade *bb, ap_input
  * handshake. */
 static void take_conninfo(conn_rec *c, conn_t *conn)
 {
-    vl_lease_use_batch_class();
+    vl_lease_use_batch_policy();
     conn->grant = conn->conninfo->grant;
     conn->has_arrived = 1;
     conn->conninfo->grant.holds = conn->conninfo->grant.occupies = 0;
