@@ -83,7 +83,7 @@ documented_default() { fields_of "$1" | sed -n 's/^Default\t//p'; }  # <directiv
   is "$(documented_default VhostLimitAccounts)" "\`Vhost\`; with \`Host\`, \`max=$(value_of VL_HOSTS)\`"
   is "$(value_of VL_KNOWN_TTL_US)" '(30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)'
   like "$(documented_default VhostLimitKnown)" "^\`Off\`; .*\`share=$(value_of VL_KNOWN_SHARE)\`, \`ttl=30min\`"
-  like "$(documented_default VhostLimitClass)" "weight $(value_of VL_CLASS_WEIGHT_DEFAULT)\$"
+  like "$(documented_default VhostLimitClass)" "weight $(value_of VL_CLASS_WEIGHT)\$"
 }
 
 @test "conf/vhostlimit.conf has exactly the directives of the module" {

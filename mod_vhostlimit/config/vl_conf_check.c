@@ -90,8 +90,10 @@ static void fill_defaults(vl_conf_t *conf)
         conf->sharing.bits4 = VL_CLIENT_BITS4;
         conf->sharing.bits6 = VL_CLIENT_BITS6;
     }
-    if (conf->sharing.known == VL_KNOWN_UNSET)
+    if (conf->sharing.known == VL_KNOWN_UNSET) {
         conf->sharing.known = VL_KNOWN_OFF;
+        conf->sharing.share = VL_KNOWN_SHARE;
+    }
     if (conf->accounts.by == VL_ACCOUNTS_UNSET)
         conf->accounts.by = VL_ACCOUNTS_VHOST;
     if (conf->queue_timeout < 0)

@@ -86,6 +86,9 @@ enum {
 #define VL_CLIENT_BITS4 32
 #define VL_CLIENT_BITS6 64
 
+/* Weight of the class of all other requests, and of each class that a restart has removed. */
+#define VL_CLASS_WEIGHT 100
+
 /* Defaults of VhostLimitKnown, in percent and us, and the bounds of ttl. */
 #define VL_KNOWN_SHARE 80
 #define VL_KNOWN_TTL_US (30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)

@@ -23,15 +23,15 @@ void vl_sharing_post_config(const server_rec *s, vl_shm_t *shm)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const apr_array_header_t *classes = conf->sharing.classes;
-    apr_uint32_t weights[VL_CLASSES_MAX] = { VL_CLASS_WEIGHT_DEFAULT };
+    apr_uint32_t weights[VL_CLASSES_MAX];
     int i;
 
-    for (i = 0; classes && i < classes->nelts; i++)
-        weights[i + 1] = (apr_uint32_t)APR_ARRAY_IDX(classes, i, vl_class_conf_t).weight;
-    vl_shm_post_config_classes(shm, conf->account,
-                               classes || conf->sharing.known > VL_KNOWN_OFF ? weights : NULL,
-                               conf->sharing.known > VL_KNOWN_OFF
-                               ? (apr_uint32_t)conf->sharing.share : 0);
+    for (i = 0; i < VL_CLASSES_MAX; i++)
+        weights[i] = i && classes && i <= classes->nelts
+                     ? (apr_uint32_t)APR_ARRAY_IDX(classes, i - 1, vl_class_conf_t).weight
+                     : VL_CLASS_WEIGHT;
+    vl_shm_post_config_classes(shm, conf->account, classes || conf->sharing.known > VL_KNOWN_OFF,
+                               weights, (apr_uint32_t)conf->sharing.share);
 }
 
 int vl_sharing_classes(const vl_sharing_conf_t *conf)

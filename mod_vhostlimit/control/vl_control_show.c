@@ -76,8 +76,9 @@ static void put_class(vl_out_t *out, const vl_sharing_conf_t *conf,
     vl_out_json(out, vl_sharing_class_name(conf, class_no));
     vl_out_printf(out, ",\"weight\":%u,\"waiting\":%u,\"requests\":%" APR_UINT64_T_FMT
                   ",\"cpu_us\":%" APR_UINT64_T_FMT ",\"known_requests\":%" APR_UINT64_T_FMT
-                  ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}", c->weight, c->waiting,
-                  c->requests, c->cpu_us, c->known_requests, c->known_cpu_us);
+                  ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}",
+                  c->weight ? c->weight : VL_CLASS_WEIGHT, c->waiting, c->requests, c->cpu_us,
+                  c->known_requests, c->known_cpu_us);
 }
 
 static void put_address(vl_out_t *out, const vl_sharing_conf_t *conf,

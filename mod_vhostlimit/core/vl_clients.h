@@ -20,8 +20,6 @@ typedef struct vl_shm_t vl_shm_t;
 
 #define VL_CLASSES_MAX 8        /* of a site, with the class of all other requests */
 #define VL_BANDS 2
-#define VL_CLASS_WEIGHT_DEFAULT 100
-#define VL_KNOWN_SHARE_DEFAULT 50       /* % of a class */
 typedef enum { VL_BAND_STRANGERS, VL_BAND_KNOWN } vl_band_e;
 
 /* Entries of the table, a power of 2, and how many of them a client may be in. */

@@ -704,12 +704,16 @@ static apr_uint64_t join(const vl_shm_t *shm, vl_inner_t *inner, const vl_client
     return is_recent ? vtime - (apr_uint64_t)VL_FAIR_ADVANCE(SAVED_MAX_US, 1) : vtime;
 }
 
-/* Charges one level, within the bound. us may be negative. */
+/* Charges one level, within the bound. us may be negative. weight 0: the site has neither
+ * classes nor known clients, so the level has one member. */
 static void charge_level(apr_uint64_t *tag, const apr_uint64_t *vtime, apr_int64_t us,
                          apr_uint32_t weight)
 {
-    apr_int64_t most = VL_FAIR_ADVANCE(LAG_MAX_US, weight);
+    apr_int64_t most;
 
+    if (!weight)
+        return;
+    most = VL_FAIR_ADVANCE(LAG_MAX_US, weight);
     move_tag(tag, VL_FAIR_ADVANCE(us, weight),
              GET(*vtime) + (apr_uint64_t)(us < 0 ? -most : most));
 }
@@ -720,11 +724,9 @@ static void charge_levels(vl_inner_t *inner, const vl_client_id_t *id, vl_client
 {
     struct vl_class_t *c = &inner->classes[id->class_no];
     struct vl_band_t *band = band_of(inner, id);
-    apr_uint32_t weight = GET(c->weight), known = GET(inner->known_share);
+    apr_uint32_t known = GET(inner->known_share);
 
-    if (!known)
-        known = VL_KNOWN_SHARE_DEFAULT;
-    charge_level(&c->tag, &inner->vtime, us, weight ? weight : VL_CLASS_WEIGHT_DEFAULT);
+    charge_level(&c->tag, &inner->vtime, us, GET(c->weight));
     charge_level(&band->tag, &c->vtime, us, id->band == VL_BAND_KNOWN ? known : 100 - known);
     if (entry)
         charge_level(&entry->tag, &band->vtime, us, 1);
@@ -893,8 +895,6 @@ void vl_fair_read_clients(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t
         vl_inside_class_t *ret = &ret_inside->classes[c];
 
         ret->weight = GET(inner->classes[c].weight);
-        if (!ret->weight)
-            ret->weight = VL_CLASS_WEIGHT_DEFAULT;
         ret->known_requests = GET(known->requests);
         ret->known_cpu_us = GET(known->cpu_us);
         ret->requests = GET(strangers->requests) + ret->known_requests;
@@ -986,10 +986,11 @@ static int compare_tags(apr_uint64_t a, apr_uint64_t b, apr_uint32_t weight)
 
 int vl_fair_is_before(const vl_candidate_t *a, const vl_candidate_t *b)
 {
-    int order = compare_tags(a->class_tag, b->class_tag, VL_CLASS_WEIGHT_DEFAULT);
+    /* Weights of a class and of a band that are usual. */
+    int order = compare_tags(a->class_tag, b->class_tag, 100);
 
     if (!order)
-        order = compare_tags(a->band_tag, b->band_tag, VL_KNOWN_SHARE_DEFAULT);
+        order = compare_tags(a->band_tag, b->band_tag, 50);
     if (!order)
         order = compare_tags(a->client_tag, b->client_tag, 1);
     return order ? order < 0 : a->since_us < b->since_us;

@@ -253,7 +253,7 @@ typedef struct vl_inner_t {
     apr_uint64_t late;          /* requests that were late, see above */
     apr_uint64_t vtime;         /* of its classes */
     struct vl_class_t {
-        apr_uint32_t weight;    /* 0: VL_CLASS_WEIGHT_DEFAULT */
+        apr_uint32_t weight;    /* 0: the site never had any, and class 0 is alone */
         apr_uint64_t tag, vtime;
         struct vl_band_t {
             apr_uint64_t tag, vtime;
@@ -264,7 +264,7 @@ typedef struct vl_inner_t {
             apr_uint64_t requests, cpu_us;  /* while requests waited */
         } band[VL_BANDS];
     } classes[VL_CLASSES_MAX];
-    apr_uint32_t known_share;   /* % of a class for known clients; 0: the default */
+    apr_uint32_t known_share;   /* % of a class for known clients */
 } vl_inner_t;
 
 /* Sets the weights of the classes (VL_CLASSES_MAX) and the share of known clients. Parent. */

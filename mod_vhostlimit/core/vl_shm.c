@@ -402,16 +402,14 @@ apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
     return vl_shm_snapshots(shm, &account, 1, ret_snapshot, &held_us);
 }
 
-void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
+void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account, int has_classes,
                                 const apr_uint32_t *weights, apr_uint32_t known_share)
 {
-    static const apr_uint32_t none[VL_CLASSES_MAX];
-
     /* The memory of an account that never had any is not touched. */
-    if (!weights && !shm->accounts[account].has_classes)
+    if (!has_classes && !shm->accounts[account].has_classes)
         return;
-    shm->accounts[account].has_classes = weights != NULL;
-    vl_fair_configure(&shm->inner[account], weights ? weights : none, known_share);
+    shm->accounts[account].has_classes = has_classes;
+    vl_fair_configure(&shm->inner[account], weights, known_share);
 }
 
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)

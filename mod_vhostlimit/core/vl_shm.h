@@ -105,8 +105,8 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us);
 /* Sets the weights of the account's classes (VL_CLASSES_MAX) and the share of its known
- * clients. weights NULL: it has no classes. */
-void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
+ * clients. has_classes 0: it has neither, but may have had them before a restart. */
+void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account, int has_classes,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
 /* Records whether the hosts of the site have accounts (vl_hosts.h). */
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);

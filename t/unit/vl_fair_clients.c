@@ -318,7 +318,9 @@ static vl_queues_t *new_site(void)
 
     memset(inner, 0, sizeof(*inner));
     inner->vtime = begin_at;
+    inner->known_share = 50;
     for (c = 0; c < VL_CLASSES_MAX; c++) {
+        inner->classes[c].weight = 100;
         inner->classes[c].tag = inner->classes[c].vtime = begin_at;
         for (b = 0; b < VL_BANDS; b++)
             inner->classes[c].band[b].tag = inner->classes[c].band[b].vtime = begin_at;
