@@ -29,6 +29,11 @@
 #define OWED_US 150000
 #define OWED_MOST 4
 
+static apr_uint32_t load(const apr_uint32_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
 static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
 {
     return all > used ? all - used : 0;
@@ -130,6 +135,14 @@ int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
     return may_take_slot(q, account, &s, is_first);
 }
 
+int vl_admit_is_overrun(const vl_shm_t *shm)
+{
+    const vl_queue_head_t *head = shm->queue.head;
+
+    return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED)
+           && __atomic_load_n(&head->load, __ATOMIC_RELAXED) / (OVERRUN * 1000) >= load(&head->slots);
+}
+
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
 {
     const vl_queue_t *q = &shm->queue;
@@ -148,8 +161,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
             return VL_NO_SLOT;
         return vl_admit_thread(shm, shm->self, account, 1) ? VL_ADMITTED : VL_NO_THREAD;
     case VL_ASK_LEASE:
-        return head->heap.length && head->load / (OVERRUN * 1000) >= head->slots
-               ? VL_NO_SLOT : VL_ADMITTED;
+        return vl_admit_is_overrun(shm) ? VL_NO_SLOT : VL_ADMITTED;
     case VL_ASK_FORCED:
         return VL_ADMITTED;
     case VL_ASK_ERROR_PAGE:
@@ -170,17 +182,17 @@ apr_uint32_t vl_admit_most(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
-    if (shm->head->acceptor == c + 1)
-        return shm->head->asking;
-    return child->threads > 1 ? child->threads - 1 : child->threads;
+    if (load(&shm->head->acceptor) == c + 1)
+        return load(&shm->head->asking);
+    return load(&child->threads) > 1 ? load(&child->threads) - 1 : load(&child->threads);
 }
 
 apr_uint32_t vl_admit_busy(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
-    return child->running - child->streams + child->occupied
-           + (child->threads > 1 ? __atomic_load_n(&child->accepted, __ATOMIC_RELAXED) : 0);
+    return load(&child->running) - load(&child->streams) + load(&child->occupied)
+           + (load(&child->threads) > 1 ? load(&child->accepted) : 0);
 }
 
 /* What is kept free for other accounts may make the MPM see so many idle threads that it starts no

@@ -56,6 +56,8 @@ typedef enum {
 
 /* Answers for the calling child. */
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask);
+/* Returns 1 if connections with a lease have to wait for a slot. Without the lock it is not exact. */
+int vl_admit_is_overrun(const vl_shm_t *shm);
 
 /* The part of the answer about slots, for a waiter of the account that is due first (is_first 1), or
  * of another one, because those before it cannot be served. -1: only the heaviest account is before it,
@@ -80,7 +82,7 @@ int vl_admit_is_exceeded(const vl_shm_t *shm, apr_uint32_t account);
 int vl_admit_process(const vl_shm_t *shm, apr_uint32_t account);
 
 /* Returns the number of requests that the child can run at once, or the number of
- * connections that the acceptor can relay. */
+ * connections that the acceptor can relay. Without the lock it is not exact, nor is the next one. */
 apr_uint32_t vl_admit_most(const vl_shm_t *shm, apr_uint32_t child);
 /* Returns the number of busy threads of the MPM in the child. */
 apr_uint32_t vl_admit_busy(const vl_shm_t *shm, apr_uint32_t child);

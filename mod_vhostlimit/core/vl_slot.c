@@ -248,9 +248,12 @@ int vl_slot_granted(const vl_shm_t *shm)
 apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
                          vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_segment_lock_child(shm);
+    apr_status_t rv;
 
-    if (rv != APR_SUCCESS)
+    /* The connection is queued then, under the lock. */
+    if (ask == VL_ASK_LEASE && vl_admit_is_overrun(shm))
+        return APR_EAGAIN;
+    if ((rv = vl_segment_lock_child(shm)) != APR_SUCCESS)
         return rv;
     if (vl_admit(shm, account, ask) != VL_ADMITTED) {
         vl_segment_unlock(shm);
@@ -588,15 +591,9 @@ int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account)
 
 int vl_slot_only_in_mpm(vl_shm_t *shm)
 {
-    int result;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 0;
-    result = shm->children[shm->self].state != CHILD_ACCEPTING
-             || vl_admit_busy(shm, shm->self)
-                > vl_admit_most(shm, shm->self);
-    vl_segment_unlock(shm);
-    return result;
+    return shm->self != NO_CHILD
+           && (__atomic_load_n(&shm->children[shm->self].state, __ATOMIC_RELAXED) != CHILD_ACCEPTING
+               || vl_admit_busy(shm, shm->self) > vl_admit_most(shm, shm->self));
 }
 
 /* --- settings ------------------------------------------------------------- */

@@ -181,7 +181,7 @@ int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max);
 int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account);
 
 /* Returns 1 if the MPM accepts no connections. Grants of this child are then for
- * connections that the MPM already has. */
+ * connections that the MPM already has. Takes no lock, so the answer is not exact. */
 int vl_slot_only_in_mpm(vl_shm_t *shm);
 
 /* --- settings --------------------------------------------------------------- */

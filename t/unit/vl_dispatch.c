@@ -180,10 +180,27 @@ static void wake_all(void)
     ok(n == 2 && !count[shm->self], "the others are woken, with free capacity or without");
 }
 
+/* Each is done for each grant, or for each request of a queued connection. */
+static void decisions_without_the_lock(void)
+{
+    vl_shm_t *shm = busy_segment(1);
+    vl_ticket_t held[2], ticket;
+    apr_uint64_t before;
+
+    attach(shm, getpid());
+    vl_slot_ask(shm, 0, VL_ASK_FORCED, 0, &held[0]);
+    vl_slot_ask(shm, 0, VL_ASK_FORCED, 0, &held[1]);
+    before = locks;
+    ok(!vl_slot_only_in_mpm(shm) && locks == before, "which waiter gets a grant is decided without the lock");
+    ok(APR_STATUS_IS_EAGAIN(vl_slot_ask(shm, 0, VL_ASK_LEASE, 0, &ticket)) && locks == before,
+       "a lease that has to wait asks without the lock");
+}
+
 int main(void)
 {
     segment_init();
     one_process();
+    decisions_without_the_lock();
     two_processes();
     wake_all();
     return tap_done();
