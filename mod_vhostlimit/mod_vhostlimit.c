@@ -15,10 +15,10 @@
 #include <http_main.h>
 #include <mpm_common.h>
 
-#include "accept/vl_accept.h"
 #include "accept/vl_acceptor.h"
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
+#include "accept/vl_prefork.h"
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
@@ -394,7 +394,9 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
-    vl_engage_post_config(kept->shm, vl_accept_may_rest());
+    /* Without the child_stopping hook a sleeping acceptor would not notice that the child stops. */
+    vl_engage_post_config(kept->shm, AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+                                     && vl_listener_will_queue() && !vl_is_one_process());
     tell_mpm();
     vl_http2_let_wait(pconf, main_server);
     vl_http2_check_workers(main_server);
@@ -423,7 +425,7 @@ static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 {
     const char *obstacle = vl_listener_obstacle();
 
-    if (vl_accept_works())
+    if (vl_listener_will_queue())
         vl_listener_open_logs();
     else if (obstacle && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts
              && ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
@@ -486,10 +488,18 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
     vl_waiters_child_init(pchild, kept->shm, vl_shm_facts(kept->shm).capacity, threads,
                           vl_http2_workers(threads));
-    vl_accept_child_init();
+    /* The acceptor is a thread of each child, or under prefork one child for all. If the listeners
+     * cannot be taken over, nothing is queued in it: the thread handles timers, and the grants of
+     * requests that wait with their threads. Prefork has no such thread then. */
+    if (vl_shm_child_wake_fd(kept->shm) >= 0 && vl_conf_knows_mpm()) {
+        if (vl_listener_is_threaded())
+            vl_child.has_sockets = vl_acceptor_child_start();
+        else if (!vl_listener_obstacle())
+            vl_child.has_sockets = vl_prefork_child_init();
+    }
     vl_lease_child_init(pchild, kept->shm, vl_acceptor_is_thread(),
                         vl_shm_facts(kept->shm).capacity, vl_http2_workers(threads));
-    if (!vl_accept_follows())
+    if (!vl_acceptor_is_thread() && !vl_child.has_sockets)
         vl_engage_always(kept->shm);
     vl_acceptor_child_begin();
     /* "httpd -X" has no parent: its only process exits through the child's pool. */

@@ -2,15 +2,19 @@
 #ifndef VL_ACCEPTOR_H
 #define VL_ACCEPTOR_H
 
-/* The acceptor of this child process: the loop over its events and its timed work.
+/* Connections are accepted early in each child process, classified by their first bytes,
+ * which stay in the socket, and queued per site.  The MPM never sees a queued connection.
+ * In place of each real listener the MPM polls a descriptor that is readable while a
+ * connection is to be passed to it (vl_listener.h).
+ *
+ * The acceptor of this child process: the loop over its events and its timed work.
  * Owns the epoll set, the state of the acceptor (the table is in vl_acceptor.c), and the
  * exchange of connections with other children.
  *
  * Invariant: the listening sockets are in the epoll set only in the state LISTENING.
  *
  * There is no lock. One thread runs vl_acceptor_run(), and only it uses the state.
- * The callers are vl_accept.c and mod_vhostlimit.c, where the acceptor is a thread, and vl_prefork.c,
- * where it is a child process. request/ asks which it is. */
+ * The callers are mod_vhostlimit.c, where the acceptor is a thread, and vl_prefork.c, where it is a child process. request/ asks which it is. */
 
 #include <signal.h>
 

@@ -4,9 +4,9 @@
 
 /* What this child process works with: its segment, its pairs of sockets, its limits.
  * Owns vl_child, which vl_child_init() fills in before the child has other threads, and
- * which is read-only from then on.  The exception is `ended`: the main thread sets it
- * when the process exits.  There is no lock.
- * The files of accept/ and request/ read it. The layers below may not: vl_waiters.c, vl_meter.c
+ * which is read-only from then on.  The exceptions are has_sockets, which is set before there
+ * are other threads too, and `ended`: the main thread sets it when the process exits.  There is
+ * no lock.  The files of accept/, request/ and status/ read it. The layers below may not: vl_waiters.c, vl_meter.c
  * and vl_lease.c have pointers to the segment of their own. */
 
 #include <httpd.h>
@@ -27,6 +27,8 @@ typedef struct vl_child_t {
     apr_uint32_t max_lingering;     /* limit of lingering connections, and half the
                                      * limit of descriptors for all connections here */
     int is_async;                   /* the MPM keeps the end of a response (event) */
+    int has_sockets;                /* the listeners are taken over: connections are queued
+                                     * as sockets */
     int ended;                      /* the shared memory must not be used any more */
 } vl_child_t;
 

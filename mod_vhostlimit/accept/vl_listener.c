@@ -29,6 +29,7 @@
 #include "accept/vl_child.h"
 #include "base/vl_pages.h"
 #include "base/vl_private.h"
+#include "config/vl_conf.h"
 #include "core/vl_engage.h"
 
 /* A connection with a descriptor from here on is not recognized as one that the MPM has
@@ -97,6 +98,11 @@ const char *vl_listener_obstacle(void)
     if (!vl_listener_is_threaded() && (daemons <= 1 || vl_is_one_process()))
         return "the server has one process only. Raise MaxRequestWorkers";
     return NULL;
+}
+
+int vl_listener_will_queue(void)
+{
+    return vl_conf_knows_mpm() && !vl_listener_obstacle();
 }
 
 /* Pool cleanup. The next configuration may be without this module. */

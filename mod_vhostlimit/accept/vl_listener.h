@@ -6,7 +6,7 @@
  * the MPM gets a placeholder for each.
  * Owns ap_listeners and its accept functions in a child process, from child_init on.
  * There is no lock: they change before the MPM accepts.
- * vl_acceptor.c and vl_prefork.c are the callers; vl_accept.c asks what there is. */
+ * vl_acceptor.c and vl_prefork.c are the callers; mod_vhostlimit.c asks what there is. */
 
 #include <sys/socket.h>
 
@@ -37,11 +37,14 @@ int vl_listener_is_threaded(void);
 /* Returns NULL if the MPM can do without its listeners, else why it cannot, and the remedy.
  * Parent or child. */
 const char *vl_listener_obstacle(void);
+/* Parent: returns 1 if the acceptor will take over the listeners, and connections will be queued as
+ * sockets. */
+int vl_listener_will_queue(void);
 /* Parent, before the MPM opens the listeners: makes it ignore ListenCoresBucketsRatio, as on a
  * kernel without SO_REUSEPORT. A child process sees the listeners of the first bucket only. */
 void vl_listener_use_one_bucket(apr_pool_t *pconf);
 
-/* Parent, if vl_accept_works(), as soon as the listeners are open: before, they are not
+/* Parent, if vl_listener_will_queue(), as soon as the listeners are open: before, they are not
  * final, and children of an earlier configuration may still accept from them. Makes them
  * non-blocking, so that acceptors do not block in accept(). It sets the option through APR,
  * so that Apache resets it in a configuration without this module. */

@@ -6,7 +6,7 @@
  * others get one connection each, when it is granted a slot.
  * Owns the state of that in a child: the moved listener list and the thread that moves
  * it. The lock of the segment decides which child is the acceptor (vl_relay.h).
- * Called from vl_accept.c. */
+ * Called from mod_vhostlimit.c. */
 
 /* Child, before the MPM's loop, if vl_listener_obstacle() is NULL. Returns 1 if the listeners
  * were replaced; otherwise the MPM accepts as usual. */

@@ -16,7 +16,6 @@
 #endif
 #include <util_filter.h>
 
-#include "accept/vl_accept.h"
 #include "accept/vl_acceptor.h"
 #include "accept/vl_classify.h"
 #include "accept/vl_listener.h"
@@ -257,7 +256,8 @@ static int pre_connection(conn_rec *c, void *csd)
         conn->is_counted = vl_listener_was_direct(conn->fd);
         conn->accepted = conn->is_counted ? CONN_ACCEPTED : CONN_LATER;
         conn->conninfo = conn->is_counted ? NULL : vl_newconn_begin(csd);
-        if (!vl_lease_parks() && !vl_lease_has_thread() && vl_accept_follows()) {
+        if (!vl_lease_parks() && !vl_lease_has_thread()
+            && (vl_acceptor_is_thread() || vl_child.has_sockets)) {
             conn->accepted = conn->conninfo ? CONN_LATER : CONN_ACCEPTED;
             conn->is_counted = 1;
             vl_engage_accepted(vl_child.shm, 1);

@@ -8,7 +8,8 @@
 #include <ap_mpm.h>
 #include <apr_strings.h>
 
-#include "accept/vl_accept.h"
+#include "accept/vl_child.h"
+#include "accept/vl_listener.h"
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
 #include "base/vl_private.h"
@@ -220,7 +221,8 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->mode = vl_conf_mode_name(from->limits.mode);
     row->state = state_of(&from->limits, row);
     row->method = from->limits.mode != VL_MODE_ON || !from->limits.queue ? "none"
-                  : vl_accept_works() ? "socket" : "thread";
+                  : (vl_child.shm ? vl_child.has_sockets : vl_listener_will_queue())
+                  ? "socket" : "thread";
     row->cost = costs[from->cost_by];
     row->weight = from->limits.weight;
     row->concurrency = from->limits.concurrency;
