@@ -82,14 +82,14 @@ own_us() { # <vhost>
   compare 'PHP-FPM, shared pool, 10 of 12' '/burn.php?ms=20' '/sleep.php?ms=50' 10 2
 }
 
-@test "PHP-FPM: a master for each site, over TCP" {
+@test "PHP-FPM: a master for each site, over TCP, also at Apache's port of another address" {
   requires php_fpm mod_proxy_fcgi
   local one two
-  one=$(free_port one)
-  two=$(free_port two)
-  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "fcgi://127.0.0.1:$one/")" -v "$(php_at b "fcgi://127.0.0.1:$two/")"
-  start_fpm one a="127.0.0.1:$one"
-  start_fpm two b="127.0.0.1:$two"
+  one=127.0.0.3:$(httpd_port)
+  two=127.0.0.1:$(free_port two)
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "fcgi://$one/")" -v "$(php_at b "fcgi://$two/")"
+  start_fpm one a="$one"
+  start_fpm two b="$two"
   compare 'PHP-FPM, two masters, TCP' '/burn.php?ms=20' '/sleep.php?ms=50'
 }
 

@@ -58,18 +58,18 @@ void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_bac
     b->user = user;
 }
 
-void vl_backends_add_own(vl_backends_t *b, int port)
+void vl_backends_set_own(vl_backends_t *b, const vl_own_t *own, int n)
 {
-    if (b->n_own < (int)(sizeof(b->own) / sizeof(b->own[0])))
-        b->own[b->n_own++] = port;
+    b->own = own;
+    b->n_own = n;
 }
 
-static int is_own(const vl_backends_t *b, int port)
+static int is_own(const vl_backends_t *b, const vl_peer_t *peer)
 {
     int i;
 
     for (i = 0; i < b->n_own; i++) {
-        if (b->own[i] == port)
+        if (b->own[i].port == peer->port && vl_proc_ip_matches(&b->own[i].ip, &peer->ip))
             return 1;
     }
     return 0;
@@ -252,7 +252,7 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
 
         if (!inode || is_pipe || vl_proc_peer(process->pid, fd, inode, &peer) != VL_PEER_HERE)
             continue;
-        if (peer.port && is_own(b, peer.port))
+        if (is_own(b, &peer))
             note_call(b, &peer, backend->n_shares > 1 ? VL_NO_ACCOUNT : backend->shares[0].account);
         else if (has_opened(backend, &peer))
             add_edge(b, edges, &peer);
@@ -498,7 +498,7 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
     case VL_PEER_NONE:
         return VL_WAIT_NOTHING;
     case VL_PEER_QUEUED:
-        if (is_own(b, peer.port)) {
+        if (is_own(b, &peer)) {
             note_call(b, &peer, account);
             return VL_WAIT_ASLEEP;
         }
@@ -520,7 +520,7 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
             return VL_WAIT_NOTHING;
         break;
     }
-    if (peer.port && is_own(b, peer.port)) {
+    if (is_own(b, &peer)) {
         note_call(b, &peer, account);
         return VL_WAIT_ASLEEP;
     }

@@ -32,6 +32,7 @@
 #include <apr_time.h>
 
 #include "core/vl_fair.h"
+#include "cost/vl_proc.h"
 
 typedef struct vl_backends_t vl_backends_t;
 
@@ -42,9 +43,13 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server);
 typedef apr_uint32_t vl_backends_site_fn(const char *name);
 void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_backends_site_fn *user);
 
-/* A port at which Apache itself listens: a request that waits for it waits for another
- * request, which counts by itself. */
-void vl_backends_add_own(vl_backends_t *b, int port);
+/* Where Apache itself listens: a request that waits for it waits for another request, which counts by
+ * itself. The array must live as long. */
+typedef struct vl_own_t {
+    vl_ip_t ip;
+    int port;
+} vl_own_t;
+void vl_backends_set_own(vl_backends_t *b, const vl_own_t *own, int n);
 
 /* Begins a round of samples. children: Apache's child processes, which are no back ends; the
  * array must live until the next round. stride: one request of so many is looked at. */

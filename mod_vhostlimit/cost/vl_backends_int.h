@@ -211,7 +211,8 @@ struct vl_backends_t {
     apr_uint32_t stride;            /* one request of so many is looked at */
     int is_paused;                  /* see vl_backends_set_paused() */
     apr_uint32_t processes;
-    int own[64], n_own;
+    const vl_own_t *own;
+    int n_own;
     const pid_t *child;             /* Apache's child processes */
     int children;
     struct {                        /* which account a process works for in the moment */

@@ -343,6 +343,37 @@ static int copy_fd(pid_t pid, int fd)
     return copy;
 }
 
+/* An IPv4 address that is mapped to IPv6 becomes the IPv4 address. */
+static void unmap(vl_ip_t *ip)
+{
+    if (ip->word[0] || ip->word[1] || ip->word[2] != htonl(0xffff))
+        return;
+    ip->word[0] = ip->word[3];
+    ip->word[2] = ip->word[3] = 0;
+}
+
+int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip)
+{
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+    const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+
+    memset(ret_ip, 0, sizeof(*ret_ip));
+    if (address->sa_family == AF_INET6) {
+        memcpy(ret_ip, &in6->sin6_addr, sizeof(*ret_ip));
+        unmap(ret_ip);
+        return ntohs(in6->sin6_port);
+    }
+    ret_ip->word[0] = in->sin_addr.s_addr;
+    return ntohs(in->sin_port);
+}
+
+int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address)
+{
+    static const vl_ip_t any;
+
+    return !memcmp(listens, address, sizeof(*listens)) ? 2 : !memcmp(listens, &any, sizeof(any));
+}
+
 static void put_address(const struct sockaddr_storage *address, __be32 ret_ip[4], __be16 *ret_port)
 {
     if (address->ss_family == AF_INET) {
@@ -375,7 +406,7 @@ static vl_peer_e peer_of_tcp(const struct sockaddr_storage *local,
     memcpy(question.id.idiag_dst, mine, sizeof(mine));
     put_address(remote, question.id.idiag_src, &question.id.idiag_sport);
     question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    peer->port = ntohs(question.id.idiag_sport);
+    peer->port = vl_proc_ip((const struct sockaddr *)remote, &peer->ip);
     peer->from_port = ntohs(question.id.idiag_dport);
     inet_ntop(local->ss_family, question.id.idiag_src, ip, sizeof(ip));
     apr_snprintf(peer->name, sizeof(peer->name), local->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d",
@@ -434,16 +465,26 @@ static const char *field(const char *line, int n)
     return line;
 }
 
-/* Returns the inode in a line of /proc/net/tcp if it listens at this port (0: any), else 0.
- * Fields: sl local_address rem_address st queues timer retransmits uid timeout inode. */
-static apr_uint64_t tcp_listener(const char *line, int port)
+/* Reads the address in a line of /proc/net/tcp or tcp6. Returns the port. */
+static int read_ip(const char *text, vl_ip_t *ret_ip)
 {
-    const char *local = strchr(field(line, 1), ':');
+    char word[9] = "";
+    int n;
 
-    if (!local || (port && strtol(local + 1, NULL, 16) != port)
-        || strtol(field(line, 3), NULL, 16) != TCP_LISTENS)
-        return 0;
-    return strtoull(field(line, 9), NULL, 10);
+    memset(ret_ip, 0, sizeof(*ret_ip));
+    for (n = 0; n < 4 && strcspn(text, ":") >= 8; n++, text += 8) {
+        memcpy(word, text, 8);
+        ret_ip->word[n] = (apr_uint32_t)strtoul(word, NULL, 16);
+    }
+    unmap(ret_ip);
+    return *text == ':' ? (int)strtol(text + 1, NULL, 16) : 0;
+}
+
+/* Returns the inode in a line of /proc/net/tcp if the socket listens, else 0.
+ * Fields: sl local_address rem_address st queues timer retransmits uid timeout inode. */
+static apr_uint64_t tcp_listener(const char *line)
+{
+    return strtol(field(line, 3), NULL, 16) == TCP_LISTENS ? strtoull(field(line, 9), NULL, 10) : 0;
 }
 
 /* The same for a line of /proc/net/unix and a path ("": any). Fields: num refcount protocol
@@ -459,10 +500,9 @@ static apr_uint64_t unix_listener(char *line, const char *name)
 
 static const char *const socket_files[] = { "/proc/net/unix", "/proc/net/tcp", "/proc/net/tcp6" };
 
-/* Calls `see` for the listening sockets in a file of socket_files with this port or name, until
- * it returns 0. */
-static void see_listeners(int file_number, int port, const char *name, vl_proc_listener_fn *see,
-                          void *data)
+/* Calls `see` for the listening sockets in a file of socket_files, Unix sockets with this name, until it
+ * returns 0. */
+static void see_listeners(int file_number, const char *name, vl_proc_listener_fn *see, void *data)
 {
     FILE *file = fopen(socket_files[file_number], "re");
     char line[512];
@@ -470,7 +510,7 @@ static void see_listeners(int file_number, int port, const char *name, vl_proc_l
     int more = 1;
 
     while (file && more && fgets(line, sizeof(line), file)) {
-        inode = file_number ? tcp_listener(line, port) : unix_listener(line, name);
+        inode = file_number ? tcp_listener(line) : unix_listener(line, name);
         more = !inode || see(data, inode, file_number ? "" : field(line, 7));
     }
     if (file)
@@ -484,13 +524,38 @@ static int keep_first(void *data, apr_uint64_t inode, const char *name)
     return 0;
 }
 
+/* Returns how the socket that was found listens at the peer's address (vl_proc_ip_matches()). */
+static int find_tcp(const char *name, const vl_peer_t *peer, int best, apr_uint64_t *ret_inode)
+{
+    FILE *file = fopen(name, "re");
+    char line[512];
+    apr_uint64_t inode;
+    vl_ip_t ip;
+    int matches;
+
+    while (file && best < 2 && fgets(line, sizeof(line), file)) {
+        if (read_ip(field(line, 1), &ip) != peer->port)
+            continue;
+        matches = vl_proc_ip_matches(&ip, &peer->ip);
+        inode = matches > best ? tcp_listener(line) : 0;
+        if (!inode)
+            continue;
+        best = matches;
+        *ret_inode = inode;
+    }
+    if (file)
+        (void)fclose(file);
+    return best;
+}
+
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer)
 {
     apr_uint64_t found = 0;
-    int i;
 
-    for (i = peer->port ? 1 : 0; i < (peer->port ? 3 : 1) && !found; i++)
-        see_listeners(i, peer->port, peer->name, keep_first, &found);
+    if (peer->port)
+        (void)find_tcp(socket_files[2], peer, find_tcp(socket_files[1], peer, 0, &found), &found);
+    else
+        see_listeners(0, peer->name, keep_first, &found);
     return found;
 }
 
@@ -499,7 +564,7 @@ void vl_proc_listeners(vl_proc_listener_fn *see, void *data)
     int i;
 
     for (i = 0; i < 3; i++)
-        see_listeners(i, 0, "", see, data);
+        see_listeners(i, "", see, data);
 }
 
 /* --- processes ---------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  * /proc (proc(5)) and sock_diag(7). Only the sampler uses it. It keeps a cache of open files,
  * so one thread at a time may call it. */
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <apr.h>
@@ -45,8 +46,20 @@ typedef enum {
     VL_PEER_REMOTE                  /* on another machine or in another network namespace */
 } vl_peer_e;
 
+/* In network byte order; IPv4 has the first word, and 0 in the others. */
+typedef struct vl_ip_t {
+    apr_uint32_t word[4];
+} vl_ip_t;
+
+/* Returns the port. Of an IPv4 address that is mapped to IPv6, *ret_ip is the IPv4 address. */
+int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip);
+/* Returns 0 if a socket that listens at `listens` accepts no connections to the address, 1 if it accepts those
+ * to any address, and 2 if it listens at this one. */
+int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address);
+
 typedef struct vl_peer_t {
     apr_uint64_t inode;
+    vl_ip_t ip;
     int port;                       /* of TCP; 0: a Unix socket */
     int from_port;                  /* of TCP: that of this end */
     char name[128];                 /* address that the other end listens at */

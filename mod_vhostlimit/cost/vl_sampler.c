@@ -577,13 +577,11 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
     apr_int64_t from_us, used_us, sleep_us;
-    int i;
 
     s.sees = vl_proc_open();
     s.backends = vl_backends_create(p, conf->server);
     vl_backends_set_sites(s.backends, conf->folder, conf->user);
-    for (i = 0; i < conf->n_ports; i++)
-        vl_backends_add_own(s.backends, conf->ports[i]);
+    vl_backends_set_own(s.backends, conf->own, conf->n_own);
     allocate(&s, p);
     while (poll(&stops, 1, 0) <= 0) {
         from_us = cpu_us();

@@ -178,24 +178,25 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
                             vl_backends_site_fn *folder, vl_backends_site_fn *user)
 {
     const ap_listen_rec *listener;
-    int *ports, n = 0;
+    vl_own_t *own;
+    int n = 0;
 
     for (listener = ap_listeners; listener; listener = listener->next)
         n++;
-    ports = apr_pcalloc(p, sizeof(*ports) * (apr_size_t)(n + 1));
+    own = apr_pcalloc(p, sizeof(*own) * (apr_size_t)(n + 1));
     n = 0;
-    for (listener = ap_listeners; listener; listener = listener->next)
-        ports[n++] = listener->bind_addr->port;
+    for (listener = ap_listeners; listener; listener = listener->next, n++)
+        own[n].port = vl_proc_ip((struct sockaddr *)&listener->bind_addr->sa, &own[n].ip);
     sampler.main_server = main_server;
     sampler.pool = p;
     sampler.conf.shm = shm;
     sampler.conf.server = getpid();
-    sampler.conf.ports = ports;
+    sampler.conf.own = own;
     sampler.conf.folder = folder;
     sampler.conf.user = user;
     sampler.conf.unfound = log_unfound;
     sampler.conf.unread = log_unread;
-    sampler.conf.n_ports = n;
+    sampler.conf.n_own = n;
     sampler.conf.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     start();
     apr_pool_cleanup_register(p, NULL, end, apr_pool_cleanup_null);

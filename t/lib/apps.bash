@@ -31,7 +31,7 @@ start_in_group() { # <start_httpd argument>...
 remove_group() { wait_until 10 cgroup_remove "$(group)"; }
 
 # Runs a back end as the server's user, in the group.
-run_app() { # <name> <socket or port that it listens at> <command>...
+run_app() { # <name> <socket or [address:]port that it listens at> <command>...
   local user
   user=$(httpd_user)
   (
@@ -43,7 +43,7 @@ run_app() { # <name> <socket or port that it listens at> <command>...
 }
 
 # Connections of an earlier server that are in TIME_WAIT have its port too.
-listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else [[ $(ss -Hltn "sport = :$1") ]]; fi; }   # <socket or port>
+listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; elif [[ $1 == *:* ]]; then [[ $(ss -Hltn "src $1") ]]; else listens ":$1"; fi; }   # <socket, [address:]port>
 
 start_fpm() { # <name> <pool>=<address>...
   local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}
@@ -54,7 +54,7 @@ start_fpm() { # <name> <pool>=<address>...
       printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12' "${POOL_LINES[@]}"
     done
   } >"$run/$1.conf"
-  run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf" "${FPM_OPTIONS[@]}"
+  run_app "$1" "$last" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf" "${FPM_OPTIONS[@]}"
 }
 
 stop_app() { # <name>
