@@ -121,8 +121,11 @@ apr_status_t vl_segment_lock(vl_shm_t *shm)
 
 void vl_segment_unlock(vl_shm_t *shm)
 {
-    __atomic_store_n(&shm->head->contended, shm->head->queue.heap.length > 0,
-                     __ATOMIC_RELAXED);
+    int contended = shm->head->queue.heap.length > 0;
+
+    /* Its cache line stays with those that read it. */
+    if (shm->head->contended != contended)
+        __atomic_store_n(&shm->head->contended, contended, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&shm->head->lock);
 }
 

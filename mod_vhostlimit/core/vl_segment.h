@@ -135,9 +135,19 @@ typedef struct child_t {
     vl_ticket_t ring[RING_SIZE];
 } child_t;
 
+/* In three parts, so that no line of a processor's cache is in two: what changes under the lock, with the
+ * lock; what is read without it and seldom changes; and what listed requests change. */
+#define CACHE_LINE 64
+
 typedef struct head_t {
     pthread_mutex_t lock;
-    apr_time_t created;
+    vl_queue_head_t queue;
+    apr_uint32_t calls;             /* the sum of the children's */
+    apr_uint32_t reader;            /* child that gives credit and reads kills */
+    apr_int64_t read_at;            /* when it last did, us */
+
+    apr_time_t created __attribute__((aligned(CACHE_LINE)));
+    int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t capacity;          /* maximum number of accounts */
     apr_uint32_t sites;             /* ... of sites */
     apr_uint32_t children;
@@ -147,17 +157,14 @@ typedef struct head_t {
     apr_uint32_t used;              /* accounts of sites that have a name */
     apr_uint32_t generation;        /* of the configuration, starts at 1 */
     int died;                       /* 1: a child has died; atomic */
-    vl_queue_head_t queue;
-    int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t processors;        /* that the server may use */
-    apr_uint32_t reader;            /* child that gives credit and reads kills */
-    apr_int64_t read_at;            /* when it last did, us */
-    apr_uint32_t calls;             /* the sum of the children's */
-    vl_engage_t engage;             /* see vl_engage.h */
-    apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
-    vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
+
+    vl_engage_t engage __attribute__((aligned(CACHE_LINE)));    /* see vl_engage.h */
+
+    apr_int64_t limited_at __attribute__((aligned(CACHE_LINE)));    /* when vl_limited.c last checked, us */
+    vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t asking;            /* children that wait for a connection */
     apr_uint32_t unclaimed;         /* connections on their way for which no child was woken;
                                      * atomic (vl_relay.c) */

@@ -37,7 +37,7 @@ static void *carve(char *base, apr_size_t *offset, apr_size_t size)
 {
     apr_size_t at = *offset;
 
-    *offset += APR_ALIGN(size, 64);
+    *offset += APR_ALIGN(size, CACHE_LINE);
     return base ? base + at : NULL;
 }
 
@@ -115,11 +115,13 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
 
     /* Anonymous: pages that are never written use no memory, and the segment cannot outlive
      * the server. The kernel delivers it zeroed. */
-    rv = apr_shm_create(&segment, lay_out(shm, NULL, sites, hosts, children), NULL,
+    rv = apr_shm_create(&segment, lay_out(shm, NULL, sites, hosts, children) + CACHE_LINE, NULL,
                         shm->pool);
     if (rv != APR_SUCCESS)
         return rv;
-    lay_out(shm, apr_shm_baseaddr_get(segment), sites, hosts, children);
+    /* apr puts the size before it. */
+    lay_out(shm, (char *)APR_ALIGN((apr_uintptr_t)apr_shm_baseaddr_get(segment), CACHE_LINE), sites, hosts,
+            children);
     set_up(shm, sites, hosts, children);
     rv = vl_segment_post_config_init_lock(shm->head);
     return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;

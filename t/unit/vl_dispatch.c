@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cost of the dispatcher: acquisitions of the segment lock for a queued request, the time
- * under it, and grants per second of one process and of two. The counts are asserted, the
- * times are printed only. */
+ * under it, and the time of a grant with one process and with one for each processor, queued and not. The
+ * counts are asserted, the times are printed only. */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -134,29 +135,123 @@ static void one_process(void)
            (double)under_ns / (double)n);
 }
 
-static void two_processes(void)
-{
-    vl_shm_t *shm = busy_segment(2);
-    apr_uint64_t *served = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pid[2];
-    int i, status, well = 1;
+/* What processes of a scene tell their parent. */
+typedef struct told_t {
+    apr_uint64_t served, locks;
+} told_t;
 
-    for (i = 0; i < 2; i++) {
-        pid[i] = fork();
-        if (!pid[i]) {
-            attach(shm, getpid());
-            served[i] = serve_for_a_while(shm);
-            _exit(0);
-        }
+/* A request of a site that is below its share, as long as none is queued. */
+static apr_uint64_t admit_for_a_while(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_int64_t until = vl_clock_us() + RUN_US;
+    vl_cost_t cost = { .busy_us = 100, .cpu_us = 100 };
+    apr_uint64_t n = 0;
+    vl_ticket_t ticket;
+
+    while (vl_clock_us() < until) {
+        n += vl_slot_ask(shm, account, VL_ASK_NEW, 0, &ticket) == APR_SUCCESS;
+        vl_slot_end(shm, &ticket, &cost);
     }
-    for (i = 0; i < 2; i++)
-        well &= waitpid(pid[i], &status, 0) == pid[i] && !status;
-    /* On a busy machine one of them may hardly run. */
-    ok(well && served[0] + served[1], "two processes serve (%u, %u)",
-       (unsigned)served[0], (unsigned)served[1]);
-    printf("# two processes: %.0f grants/s\n",
-           (double)(served[0] + served[1]) * 1e6 / RUN_US);
+    return n;
+}
+
+/* Runs so many processes at the same time, with queued requests of all sites, or with one of a site of
+ * its own in each. Returns the sums of what they tell. */
+static told_t run(apr_uint32_t processes, int queued)
+{
+    vl_shm_t *shm = busy_segment(processes);
+    told_t *told = mmap(NULL, processes * sizeof(told_t), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0), all = { 0, 0 };
+    apr_uint32_t i;
+    int status;
+
+    if (!queued)
+        vl_slot_set(shm, processes * 10);
+    for (i = 0; i < processes; i++) {
+        if (fork())
+            continue;
+        if (queued)
+            attach(shm, getpid());
+        else
+            vl_shm_child_attach(shm, getpid(), 1000);
+        locks = 0;
+        told[i].served = queued ? serve_for_a_while(shm) : admit_for_a_while(shm, i % ACCOUNTS);
+        told[i].locks = locks;
+        _exit(0);
+    }
+    while (wait(&status) > 0)
+        all.served = status ? 0 : all.served;
+    for (i = 0; i < processes; i++) {
+        all.served += told[i].served;
+        all.locks += told[i].locks;
+    }
+    printf("# %u %s, %s: %.2f locks and %.0f ns for each grant\n", processes,
+           processes == 1 ? "process" : "processes", queued ? "50 sites queued" : "a site of its own, not queued",
+           (double)all.locks / (double)all.served,
+           RUN_US * 1e3 * processes / (double)all.served);
+    return all;
+}
+
+static void all_processors(void)
+{
+    cpu_set_t set;
+    apr_uint32_t n = sched_getaffinity(0, sizeof(set), &set) ? 2 : (apr_uint32_t)CPU_COUNT(&set);
+    told_t one, all;
+
+    n = n < 2 ? 2 : n;
+    /* On a busy machine some may hardly run. */
+    ok(run(n, 1).served, "a process for each processor serves");
+    one = run(1, 0);
+    all = run(n, 0);
+    ok(one.locks <= 2 * one.served + 4 && all.locks <= 2 * all.served + 4 * n,
+       "a request that is not queued takes the lock twice");
+}
+
+/* --- the lines of the cache that a request of each of two processes writes --------- */
+
+typedef struct lines_t {
+    unsigned char *before, *is_written[2];
+    apr_size_t size;
+} lines_t;
+
+static void mark_lines(const vl_shm_t *shm, lines_t *lines, int child)
+{
+    const unsigned char *now = (const unsigned char *)shm->head;
+    apr_size_t i;
+
+    for (i = 0; i < lines->size; i += CACHE_LINE)
+        lines->is_written[child][i / CACHE_LINE] |= memcmp(lines->before + i, now + i, CACHE_LINE) != 0;
+    memcpy(lines->before, now, lines->size);
+}
+
+/* The first two lines are the lock and the queue. A word that gets its old value again is not seen. */
+static void lines_of_both(void)
+{
+    vl_shm_t *shm = busy_segment(2), child[2];
+    lines_t lines = { .size = (apr_size_t)((char *)shm->hosts - (char *)shm->head) };
+    vl_cost_t cost = { .busy_us = 100, .cpu_us = 100 };
+    apr_size_t i, both = 0;
+    vl_ticket_t ticket;
+    int c;
+
+    vl_slot_set(shm, 100);
+    lines.before = malloc(lines.size);
+    for (c = 0; c < 2; c++) {
+        child[c] = view(shm, c, 1000);
+        lines.is_written[c] = calloc(1, lines.size / CACHE_LINE);
+    }
+    for (c = 0; c < 10; c++) {
+        memcpy(lines.before, shm->head, lines.size);
+        vl_slot_ask(&child[c % 2], (apr_uint32_t)(c % 2) * 10, VL_ASK_NEW, 0, &ticket);
+        mark_lines(shm, &lines, c % 2);
+        vl_slot_end(&child[c % 2], &ticket, &cost);
+        mark_lines(shm, &lines, c % 2);
+    }
+    for (i = 2; i < lines.size / CACHE_LINE; i++)
+        both += lines.is_written[0][i] && lines.is_written[1][i];
+    ok(lines.is_written[0][1] && lines.is_written[1][1] && !both && !((apr_uintptr_t)shm->head % CACHE_LINE),
+       "requests of two sites in two processes write no same lines but those of the lock (%u)", (unsigned)both);
+    end_sleepers();
 }
 
 /* As the rescue process of the first child does after the death of that child. */
@@ -201,7 +296,8 @@ int main(void)
     segment_init();
     one_process();
     decisions_without_the_lock();
-    two_processes();
+    all_processors();
+    lines_of_both();
     wake_all();
     return tap_done();
 }
