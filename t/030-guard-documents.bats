@@ -157,6 +157,42 @@ documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/reference/messages.md" |
 }
 picture_labels() { grep -oE '\blabel = "[^"]+"' "$TOP/docs/design/overview.dot" | sed 's/label = "//; s/"$//; s/\\n/\n/g' | sort -u; }
 
+@test "docs/design/019-inventory.md has each directive, status key, message, test of bench.sh and tool" {
+  local name names
+  names=$(found 200 "names of interfaces" interfaces)
+  set -f
+  for name in $names; do
+    name=${name//./\\.} name=${name//\*/\\*}
+    grep -qE "(^|[^A-Za-z0-9_-])$name([^A-Za-z0-9_-]|$)" "$TOP/docs/design/019-inventory.md" || fail "$name: no user in the inventory"
+  done
+}
+interfaces() {
+  directives_of_module
+  # Keys of one object, and of one number by reason, have one row.
+  sed -nE 's/^\| (\x60[^|]*).*/\1/p' "$TOP/docs/reference/status.md" | grep -oE '[^, `]+' |
+    sed -E 's/^vhosts\[\]\.//; s/^([a-z]+)\..*/\1.*/; s/^refused_.*/refused_*/'
+  log_ids | sed 's/^/VL/'
+  test_names
+  find "$TOP/tools" -maxdepth 1 -name '*.sh' -printf '%f\n'
+}
+test_names() { "$TOP/tools/bench.sh" -l | awk '{ print $1 }'; }
+
+@test "the tests of bench.sh that documents name exist" {
+  local name names tests
+  tests=$(found 20 "tests of bench.sh" test_names)
+  names=$(found 30 "tests in documents" named_tests)
+  for name in $names; do
+    grep -qx -- "$name" <<<"$tests" || fail "bench.sh $name: no such test"
+  done
+}
+# The last word of a command is a test, if it is no option or number.  In tables of results the command is the first cell.
+named_tests() {
+  (cd "$TOP" && {
+    grep -rhoP '\bbench\.sh [^\x60\n]+(?=\x60)' README.md t/README.md docs --include='*.md'
+    sed -nE 's/^\| \x60([^|]+)\x60 \|.*/\1/p' docs/results.md
+  }) | sed -nE 's/^.* ([a-z][a-z0-9-]+)$/\1/p; s/^([a-z][a-z0-9-]+)$/\1/p'
+}
+
 # ---- words --------------------------------------------------------------------------------
 
 # The subject of a sentence is a thing with a name. Spelling is American. Names in code are left out.
