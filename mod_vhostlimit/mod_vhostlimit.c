@@ -63,6 +63,7 @@ typedef struct kept_t {
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
     vl_plans_kept_t plans;
+    vl_workers_kept_t workers;
     vl_sandbox_kept_t *sandboxes;   /* NULL until a site has one */
 } kept_t;
 
@@ -410,7 +411,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_hooks_post_config(main_server);
     servers = vl_sites_servers(main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
-    vl_workers_post_config(main_server, servers, kept->shm);
+    vl_workers_post_config(&kept->workers, main_server, servers, kept->shm);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);

@@ -58,6 +58,9 @@ names_the_site() { # <mpm> <message>
   like "$(words_of 'no worker')" "^Apache had no free worker \\($2\\) at .*, when a\\.test had [123] of [1234] .*vhostlimitctl explain a\\.test"
   like "$(ctl explain a.test)" "Apache had no free worker \\($2\\)"
   is "$(ctl explain b.test | grep -c 'no free worker')" 0
+  release_all
+  graceful_httpd                        # Apache does not log the message again
+  like "$(ctl explain a.test)" "Apache had no free worker \\($2\\)"
 }
 
 @test "event: when Apache logs AH00484, the log, doctor and explain name the site with most running requests" {

@@ -20,14 +20,8 @@ static const char *const messages[] = {
     "AH00484", "AH00286", "AH00161", "AH03490", "AH00485", "AH00288"
 };
 
-/* The last such message, and the site with most running requests at that time.  The main thread
- * of the parent writes, the control thread reads. */
-static struct {
-    const char *message;        /* written last; NULL: there was none */
-    apr_time_t at;
-    char site[VL_NAME_SIZE];
-    apr_uint64_t running, all;
-} last;
+/* The main thread of the parent writes, the control thread reads. */
+static vl_workers_kept_t *last;
 
 static const server_rec *main_server;
 static const apr_array_header_t *servers;
@@ -39,17 +33,17 @@ static void find_site(void)
     vl_account_snapshot_t snapshot;
     int i;
 
-    last.running = last.all = 0;
+    last->running = last->all = 0;
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i, const server_rec *));
 
         if (vl_shm_snapshot(segment, conf->account, &snapshot) != APR_SUCCESS)
             return;
-        last.all += snapshot.metrics.running;
-        if (snapshot.metrics.running <= last.running)
+        last->all += snapshot.metrics.running;
+        if (snapshot.metrics.running <= last->running)
             continue;
-        last.running = snapshot.metrics.running;
-        apr_cpystrn(last.site, snapshot.name, sizeof(last.site));
+        last->running = snapshot.metrics.running;
+        apr_cpystrn(last->site, snapshot.name, sizeof(last->site));
     }
 }
 
@@ -63,37 +57,39 @@ static void note_message(const ap_errorlog_info *info, const char *text)
     for (i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
         if (strncmp(text, messages[i], 7) != 0)
             continue;
-        __atomic_store_n(&last.message, NULL, __ATOMIC_RELEASE);
+        __atomic_store_n(&last->message, 0, __ATOMIC_RELEASE);
         find_site();
-        if (!last.running)
+        if (!last->running)
             return;
-        last.at = apr_time_now();
-        __atomic_store_n(&last.message, messages[i], __ATOMIC_RELEASE);
+        last->at = apr_time_now();
+        __atomic_store_n(&last->message, i + 1, __ATOMIC_RELEASE);
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0081)
                      "at %s site %s had %" APR_UINT64_T_FMT " of %" APR_UINT64_T_FMT " running "
                      "requests, more than any other site. See vhostlimitctl explain %s",
-                     messages[i], last.site, last.running, last.all, last.site);
+                     messages[i], last->site, last->running, last->all, last->site);
         return;
     }
 }
 
 void vl_workers_json(vl_out_t *out)
 {
-    const char *message = __atomic_load_n(&last.message, __ATOMIC_ACQUIRE);
+    unsigned message = __atomic_load_n(&last->message, __ATOMIC_ACQUIRE);
 
     if (!message) {
         vl_out_text(out, "null");
         return;
     }
-    vl_out_printf(out, "{\"message\":\"%s\",\"at_s\":%" APR_INT64_T_FMT ",\"site\":", message,
-                  apr_time_sec(last.at));
-    vl_out_json(out, last.site);
+    vl_out_printf(out, "{\"message\":\"%s\",\"at_s\":%" APR_INT64_T_FMT ",\"site\":",
+                  messages[message - 1], apr_time_sec(last->at));
+    vl_out_json(out, last->site);
     vl_out_printf(out, ",\"running\":%" APR_UINT64_T_FMT ",\"all\":%" APR_UINT64_T_FMT "}",
-                  last.running, last.all);
+                  last->running, last->all);
 }
 
-void vl_workers_post_config(const server_rec *s, const apr_array_header_t *sites, vl_shm_t *shm)
+void vl_workers_post_config(vl_workers_kept_t *kept, const server_rec *s,
+                            const apr_array_header_t *sites, vl_shm_t *shm)
 {
+    last = kept;
     main_server = s;
     servers = sites;
     segment = shm;
