@@ -682,7 +682,7 @@ static void admit_locked(vl_newconn_t *newconn, const vl_classified_t *found)
      * counts for the default server of its address. It needs no slot. It is queued only if that
      * server has too many threads of this child. */
     if (found->http2 && conf->mode == VL_MODE_ON
-        && vl_slot_try_occupy(vl_child.shm, found->account) == APR_SUCCESS) {
+        && vl_slot_occupy(vl_child.shm, found->account, VL_OCCUPY_ASK)) {
         newconn->grant.occupies = 1;
         newconn->grant.ticket.account = found->account;
         pass_locked(newconn);

@@ -472,37 +472,39 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 
 /* --- threads without a slot ------------------------------------------------ */
 
-void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account)
+static apr_uint32_t load(const apr_uint32_t *count)
 {
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return;
-    vl_slot_occupy_locked(shm, shm->self, account, 1);
-    vl_segment_unlock(shm);
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
-/* Returns 1 if requests of the account may be queued. The capacity threshold applies only
- * to such accounts, because a queue limit of 0 says that nothing waits. */
-static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
+/* Returns 1 if the MPM may start no further child process. */
+static int all_are_alive(const vl_shm_t *shm)
+{
+    apr_uint32_t c, alive = 0;
+
+    for (c = 0; c < load(&shm->head->columns); c++)
+        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
+    return alive >= load(&shm->head->processes);
+}
+
+int vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account, vl_occupy_e how)
 {
     const vl_limits_t *limits = &shm->queue.accounts[account].limits;
+    int is_within = 1;
 
-    return limits->mode == VL_MODE_ON && limits->queue;
-}
-
-apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    vl_slot_occupy_locked(shm, shm->self, account, 1);
-    if (is_limited(shm, account)
-        && vl_admit_is_exceeded(shm, account)) {
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return how != VL_OCCUPY_ASK;
+    if (how != VL_OCCUPIED)
+        vl_slot_occupy_locked(shm, shm->self, account, 1);
+    /* A queue limit of 0 says that nothing waits, so the account has no capacity threshold. */
+    if (how != VL_OCCUPY && limits->mode == VL_MODE_ON && limits->queue)
+        is_within = how == VL_OCCUPY_IDLE
+                    ? !shm->head->acceptor || vl_admit_process(shm, account)
+                    : !vl_admit_is_exceeded(shm, account);
+    if (how == VL_OCCUPY_ASK && !is_within)
         vl_slot_occupy_locked(shm, shm->self, account, -1);
-        rv = APR_EAGAIN;
-    }
     vl_segment_unlock(shm);
-    return rv;
+    return is_within || (how == VL_OCCUPY_IDLE && !all_are_alive(shm));
 }
 
 void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account)
@@ -534,34 +536,7 @@ void vl_slot_count_in_mpm(vl_shm_t *shm, apr_uint32_t account, int has_thread, i
     __atomic_add_fetch(has_thread ? &cell->thread_waiters : &cell->parked, by, __ATOMIC_RELAXED);
 }
 
-static apr_uint32_t load(const apr_uint32_t *count)
-{
-    return __atomic_load_n(count, __ATOMIC_RELAXED);
-}
-
-static apr_uint32_t count_alive(const vl_shm_t *shm)
-{
-    apr_uint32_t c, alive = 0;
-
-    for (c = 0; c < load(&shm->head->columns); c++)
-        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
-    return alive;
-}
-
-int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
-{
-    int may_grow;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 1;
-    vl_slot_occupy_locked(shm, shm->self, account, 1);
-    may_grow = !shm->head->acceptor || !is_limited(shm, account)
-               || vl_admit_process(shm, account);
-    vl_segment_unlock(shm);
-    return may_grow || count_alive(shm) < max;
-}
-
-int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
+int vl_slot_threads_are_short(const vl_shm_t *shm)
 {
     const child_t *child;
 
@@ -569,24 +544,13 @@ int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max)
         return 0;
     if (load(&shm->head->acceptor))
         return !load(&shm->head->asking)
-               && (count_alive(shm) >= max || vl_slot_contended(shm));
+               && (all_are_alive(shm) || vl_slot_contended(shm));
     if (!vl_slot_contended(shm))
         return 0;
     child = &shm->children[shm->self];
     return (load(&child->running) - load(&child->streams)
             + load(&child->occupied) + load(&child->accepted) + 1) * 5
            >= (load(&child->threads) - 1) * 4;
-}
-
-int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account)
-{
-    int result;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 0;
-    result = vl_admit_is_exceeded(shm, account);
-    vl_segment_unlock(shm);
-    return result;
 }
 
 int vl_slot_only_in_mpm(vl_shm_t *shm)

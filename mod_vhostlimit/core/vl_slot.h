@@ -149,18 +149,21 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
  * thread of an HTTP/2 connection while its streams run on threads of mod_http2; a thread
  * that waits for its client (a TLS handshake, an upload, a response that is read slowly);
  * and a thread waiter. They are counted for their account, so that no account gets all
- * threads of a child. Each vl_slot_occupy() and relative is undone once by
+ * threads of a child. Each that vl_slot_occupy() counts is released once by
  * vl_slot_unoccupy(). */
 
-/* Counts one more thread of this child as occupied by the account without a slot. */
-void vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account);
-/* The same if the account stays below its capacity threshold. Otherwise returns APR_EAGAIN
- * and counts nothing. */
-apr_status_t vl_slot_try_occupy(vl_shm_t *shm, apr_uint32_t account);
-/* Prefork: an idle connection keeps its process. Counts that process. Returns 0 if the
- * account could then get none of the `max` processes any more, so the connection should
- * close. */
-int vl_slot_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max);
+typedef enum {
+    VL_OCCUPY,              /* counts one more thread of this child */
+    VL_OCCUPY_ASK,          /* the same if the account stays within its capacity threshold */
+    VL_OCCUPY_IDLE,         /* prefork: an idle connection keeps its process: counts it, and asks if
+                             * the account could then get another one */
+    VL_OCCUPIED             /* asks only: the thread is counted already */
+} vl_occupy_e;
+
+/* Counts a thread of this child as occupied by the account without a slot. Returns 0 if the account
+ * exceeds its capacity threshold: VL_OCCUPY_ASK has counted nothing then, and the connection of
+ * VL_OCCUPY_IDLE should close. */
+int vl_slot_occupy(vl_shm_t *shm, apr_uint32_t account, vl_occupy_e how);
 /* Undoes vl_slot_occupy() and dispatches. */
 void vl_slot_unoccupy(vl_shm_t *shm, apr_uint32_t account);
 
@@ -173,12 +176,9 @@ void vl_slot_is_stream(vl_shm_t *shm, vl_ticket_t *ticket);
  * longer wait. Takes no lock: the waiters lock. */
 void vl_slot_count_in_mpm(vl_shm_t *shm, apr_uint32_t account, int has_thread, int by);
 /* Returns 1 if requests are queued and one account could not get any more threads of this
- * child (vl_admit.h). Prefork: returns 1 if no process is free, and `max` processes
- * exist or requests are queued. Takes no lock, so the answer is not exact. */
-int vl_slot_threads_are_short(const vl_shm_t *shm, apr_uint32_t max);
-/* Returns 1 if the account exceeds its capacity threshold: for threads of this child, or
- * for processes under prefork. */
-int vl_slot_exceeds_threads(vl_shm_t *shm, apr_uint32_t account);
+ * child (vl_admit.h). Prefork: returns 1 if no process is free, and the MPM may start
+ * none or requests are queued. Takes no lock, so the answer is not exact. */
+int vl_slot_threads_are_short(const vl_shm_t *shm);
 
 /* Returns 1 if the MPM accepts no connections. Grants of this child are then for
  * connections that the MPM already has. Takes no lock, so the answer is not exact. */

@@ -690,8 +690,7 @@ static int idle_under_prefork(vl_lease_t *lease)
     if (lease->account_known && !lease->thread_counted) {
         lease->thread_counted = 1;
         lease->thread_account = lease->account;
-        leaves = vl_slot_occupy_idle(vl_leases.shm, lease->account,
-                                       (apr_uint32_t)vl_leases.processes);
+        leaves = vl_slot_occupy(vl_leases.shm, lease->account, VL_OCCUPY_IDLE);
     }
     return leaves && !vl_lease_threads_are_short();
 }
@@ -1012,7 +1011,7 @@ int vl_lease_parks(void)
 
 int vl_lease_threads_are_short(void)
 {
-    return vl_slot_threads_are_short(vl_leases.shm, (apr_uint32_t)vl_leases.processes);
+    return vl_slot_threads_are_short(vl_leases.shm);
 }
 
 int vl_lease_has_thread(void)
@@ -1051,8 +1050,6 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &vl_leases.threads) != APR_SUCCESS)
         vl_leases.threads = 1;
-    if (ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &vl_leases.processes) != APR_SUCCESS)
-        vl_leases.processes = 1;
 #ifdef AP_MPMQ_CAN_WAITIO
     ap_mpm_query(AP_MPMQ_CAN_WAITIO, &has_waitio);
 #endif

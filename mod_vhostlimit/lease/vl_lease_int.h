@@ -177,7 +177,6 @@ typedef struct child_leases_t {
     int input_fd;                   /* epoll set of suspended connections, or -1 */
     apr_uint32_t arrivals;          /* vl_lease_arrivals(); written under the lock */
     int threads;                    /* of the MPM, in this child */
-    int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
     int polls_for_output;           /* without it, the MPM polls only a connection with
                                      * pending output (httpd before 2.4.41) */

@@ -354,7 +354,7 @@ void vl_lease_count_thread(vl_lease_t *lease)
         return;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;
-    vl_slot_occupy(vl_leases.shm, lease->account);
+    vl_slot_occupy(vl_leases.shm, lease->account, VL_OCCUPY);
 }
 
 void vl_lease_uncount_thread(vl_lease_t *lease)
@@ -369,7 +369,7 @@ void vl_lease_uncount_thread(vl_lease_t *lease)
 static int may_have_thread(vl_lease_t *lease)
 {
     if (!lease->thread_counted
-        && vl_slot_try_occupy(vl_leases.shm, lease->account) != APR_SUCCESS)
+        && !vl_slot_occupy(vl_leases.shm, lease->account, VL_OCCUPY_ASK))
         return 0;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;

@@ -47,7 +47,7 @@ static void release_slot(vl_handshake_t *handshake)
         return;
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
-    vl_slot_occupy(vl_child.shm, handshake->account);
+    vl_slot_occupy(vl_child.shm, handshake->account, VL_OCCUPY);
     cost.cpu_us = uncharged_us(handshake);
     cost.client = &handshake->client;
     vl_waiters_end(&handshake->grant->ticket, &cost);

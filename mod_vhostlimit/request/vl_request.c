@@ -323,12 +323,10 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
     if (occupies && grant->given_back)
-        vl_slot_occupy(vl_child.shm, req->account);
-    else if (occupies
-             && vl_slot_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
-        return 0;
-    else if (vl_lease_has_thread() && !grant->given_back
-             && vl_slot_exceeds_threads(vl_child.shm, req->account))
+        vl_slot_occupy(vl_child.shm, req->account, VL_OCCUPY);
+    else if ((occupies || (vl_lease_has_thread() && !grant->given_back))
+             && !vl_slot_occupy(vl_child.shm, req->account,
+                                occupies ? VL_OCCUPY_ASK : VL_OCCUPIED))
         return 0;
     waited = vl_waiters_wait(req->account, &req->client, is_stream, conf->queue_timeout,
                              grant);
@@ -619,7 +617,7 @@ static void occupy(req_t *req)
     if (req->occupies || req->conn->master || vl_lease_has_thread())
         return;
     req->occupies = 1;
-    vl_slot_occupy(vl_child.shm, req->account);
+    vl_slot_occupy(vl_child.shm, req->account, VL_OCCUPY);
 }
 
 static void unoccupy(req_t *req)

@@ -135,13 +135,17 @@ static void processes_are_short(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_relay_claim(&one);
-    ok(!vl_slot_threads_are_short(&two, 3), "not short: nothing is queued, and more children may start");
-    ok(vl_slot_threads_are_short(&two, 2), "short: no more children may start");
+    vl_slot_set_mpm(shm, 3, 0);
+    ok(!vl_slot_threads_are_short(&two), "not short: nothing is queued, and more children may start");
+    vl_slot_set_mpm(shm, 2, 0);
+    ok(vl_slot_threads_are_short(&two), "short: no more children may start");
+    vl_slot_set_mpm(shm, 3, 0);
     vl_slot_wait(&one, a, 1);
-    ok(vl_slot_threads_are_short(&two, 3), "short: a connection is queued, and no child asks");
+    ok(vl_slot_threads_are_short(&two), "short: a connection is queued, and no child asks");
     vl_slot_unwait(&one, a);
     vl_relay_child_ask(&two);
-    ok(!vl_slot_threads_are_short(&two, 2), "not short: a child asks");
+    vl_slot_set_mpm(shm, 2, 0);
+    ok(!vl_slot_threads_are_short(&two), "not short: a child asks");
 }
 
 /* Prevents further open descriptors; returns the former limit. */

@@ -100,7 +100,7 @@ static void a_thread_keeps_an_account(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_shm_child_attach(shm, getpid(), 8);
-    vl_slot_occupy(shm, a);
+    vl_slot_occupy(shm, a, VL_OCCUPY);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == NONE, "an account that occupies a thread is kept");
     vl_slot_unoccupy(shm, a);

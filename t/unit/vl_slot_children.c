@@ -320,7 +320,7 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     vl_shm_child_pause(&one, 0);
     ok(drain(&one) == 1 && !vl_slot_only_in_mpm(&one), "it is granted slots when it resumes");
     for (i = 0; i < 3; i++)
-        vl_slot_occupy(&one, a);
+        vl_slot_occupy(&one, a, VL_OCCUPY);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
     vl_slot_unoccupy(&one, a);

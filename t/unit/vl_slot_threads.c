@@ -21,7 +21,7 @@ static void a_waiting_thread_is_granted(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    vl_slot_occupy(shm, a);
+    vl_slot_occupy(shm, a, VL_OCCUPY);
     vl_slot_count_in_mpm(shm, a, 1, 1);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS, "it gets a slot");
@@ -214,7 +214,7 @@ static apr_uint32_t occupies(vl_shm_t *shm, apr_uint32_t a)
 {
     apr_uint32_t n = 0;
 
-    while (n < 1000 && vl_slot_try_occupy(shm, a) == APR_SUCCESS)
+    while (n < 1000 && vl_slot_occupy(shm, a, VL_OCCUPY_ASK))
         n++;
     return n;
 }
@@ -291,7 +291,7 @@ static void streams_take_no_thread(void)
     vl_ticket_t of[14];
     vl_capacity_t capacity;
 
-    vl_slot_occupy(shm, a);
+    vl_slot_occupy(shm, a, VL_OCCUPY);
     for (n = 0; n < 14; n++) {
         enter(shm, a, &of[n]);
         vl_slot_is_stream(shm, &of[n]);
@@ -312,7 +312,7 @@ static void dead_children_leave_no_threads(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    vl_slot_occupy(shm, a);
+    vl_slot_occupy(shm, a, VL_OCCUPY);
     enter(shm, a, &ticket);
     vl_slot_is_stream(shm, &ticket);
     vl_shm_parent_reclaim(shm, getpid());
