@@ -299,6 +299,47 @@ END
   wait_until 40 answered busy
 }
 
+# One master, an address and three workers for each site. The first worker of a has the listening socket of b at the
+# beginning, as all workers of PHP-FPM have those of all pools until they close them.
+@test "a worker with listening sockets of its parent belongs to its own site" {
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_http -v "$(to_app a "unix:$run/a|http://a")" -v "$(to_app b "unix:$run/b|http://b")"
+  cat >"$run/two.py" <<'END'
+import os, signal, socket, sys, time
+os.setpgrp()
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+listen = []
+for path in sys.argv[1:]:
+    listen.append(socket.socket(socket.AF_UNIX))
+    listen[-1].bind(path)
+    os.chmod(path, 0o777)
+    listen[-1].listen(64)
+for site in (0, 1):
+    for worker in range(3):
+        if os.fork():
+            continue
+        if (site, worker) == (0, 0):
+            time.sleep(0.7)
+        listen[1 - site].close()
+        while True:
+            client = listen[site].accept()[0]
+            client.recv(8192)
+            until = time.process_time() + 0.02
+            while site == 0 and time.process_time() < until:
+                pass
+            time.sleep(0.05 * site)
+            client.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+            client.close()
+os.wait()
+END
+  run_app two "$run/b" python3 "$run/two.py" "$run/a" "$run/b"
+  begin_request first b /app
+  begin_request second b /app
+  begin_request third a /app
+  wait_until 10 answered first second third
+  compare 'two addresses of one master' /app /app
+}
+
 UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 
 # A WebSocket holds no slot. Its back end works for each message.

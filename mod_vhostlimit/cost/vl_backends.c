@@ -444,6 +444,8 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     int is_one;
 
     if (backend->same)
+        vl_backends_find_check_same(b, backend);
+    if (backend->same)
         backend = backend->same;
     if (vl_backends_database_ask(b, backend))
         return vl_backends_database_look(b, backend, account, inode, ret_runs);

@@ -94,6 +94,15 @@ static apr_uint64_t read_programs(process_t *process, apr_uint64_t ns)
     return used;
 }
 
+/* Returns 1 if the process was found by a listening socket of its parent, which it has closed since. */
+static int has_left(const vl_backends_t *b, process_t *process)
+{
+    if (process->listen_fd < 0 || !process->since_us || b->now_us - process->since_us < INHERITED_US)
+        return 0;
+    process->since_us = 0;
+    return !vl_backends_find_listens(process->pid, process->listen_fd, process->backend->listener);
+}
+
 /* Reads what the back end's processes have used since the last reading. */
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
@@ -108,8 +117,9 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         process_t *process = *at;
 
         ns = vl_proc_cpu_ns(process->pid);
-        if (!ns) {
+        if (!ns)
             note_gone(backend, process);
+        if (!ns || has_left(b, process)) {
             vl_backends_table_remove(b, backend, at);
             continue;
         }

@@ -12,6 +12,34 @@
 /* Children of known processes are looked at this often at most. */
 #define CHILDREN_LEAST_US 20000
 
+int vl_backends_find_listens(pid_t pid, int fd, apr_uint64_t listener)
+{
+    int found = fd >= 0 && vl_proc_inode(pid, fd, NULL) == listener;
+    struct dirent *entry;
+    char path[64];
+    DIR *dir;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = found ? NULL : opendir(path);
+    while (dir && !found && (entry = readdir(dir)))
+        found = vl_proc_inode(pid, (int)strtol(entry->d_name, NULL, 10), NULL) == listener;
+    if (dir)
+        (void)closedir(dir);
+    return found;
+}
+
+void vl_backends_find_check_same(vl_backends_t *b, backend_t *backend)
+{
+    if (!backend->same_pid || b->now_us < backend->same_us)
+        return;
+    if (!vl_backends_find_listens(backend->same_pid, -1, backend->listener)
+        || !vl_backends_find_listens(backend->same_pid, -1, backend->same->listener)) {
+        backend->same = NULL;
+        backend->scan_us = 0;
+    }
+    backend->same_us = b->now_us + (backend->same_wait_us *= 2);
+}
+
 static void note_listens(vl_backends_t *b, apr_uint64_t inode, pid_t pid, int fd)
 {
     listens_t *listens = apr_array_push(b->listens);
@@ -38,6 +66,31 @@ static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
         backend->listen_fd = fd;
 }
 
+/* Adds a process. It may be in another back end so far, because it had that one's listening socket of its parent. */
+static process_t *add(vl_backends_t *b, backend_t *backend, pid_t pid)
+{
+    process_t *known = apr_hash_get(b->by_pid, &pid, sizeof(pid)), **at;
+
+    if (known && known->backend != backend && known->listen_fd >= 0
+        && !vl_backends_find_listens(pid, known->listen_fd, known->backend->listener)) {
+        for (at = &known->backend->processes; *at != known; at = &(*at)->next)
+            ;
+        vl_backends_table_remove(b, known->backend, at);
+    }
+    return vl_backends_table_add(b, backend, pid);
+}
+
+/* The same for one that listens there, perhaps only until it has closed what its parent had open. */
+static process_t *add_listening(vl_backends_t *b, backend_t *backend, pid_t pid, int fd)
+{
+    process_t *process = add(b, backend, pid);
+
+    if (process->backend == backend && process->since_us == b->now_us)
+        process->listen_fd = fd;
+    note_listen_fd(backend, pid, fd);
+    return process;
+}
+
 /* Adds the processes to the back end that the last scan has found at its listening socket. If
  * none has a parent, its workers are still to be started, as those of FPM's "ondemand". */
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
@@ -49,17 +102,20 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
         for (i = 0; i < b->listens->nelts; i++) {
             const listens_t *listens = &APR_ARRAY_IDX(b->listens, i, listens_t);
 
-            if (listens->inode != backend->listener || !vl_proc_cpu_ns(listens->pid))
+            if (listens->inode != backend->listener
+                || !vl_backends_find_listens(listens->pid, listens->fd, listens->inode))
                 continue;
             if (parents) {
                 (void)vl_backends_table_parent(b, backend, listens->pid);
                 continue;
             }
-            process = vl_backends_table_add(b, backend, listens->pid);
-            note_listen_fd(backend, listens->pid, listens->fd);
+            process = add_listening(b, backend, listens->pid, listens->fd);
             /* It serves two addresses. FPM's master only listens at those of all pools. */
-            if (process->backend != backend && !vl_backends_table_is_parent(process))
+            if (process->backend != backend && !vl_backends_table_is_parent(process)) {
                 backend->same = process->backend;
+                backend->same_pid = process->pid;
+                backend->same_us = b->now_us + (backend->same_wait_us = INHERITED_US);
+            }
         }
     }
 }
@@ -104,10 +160,10 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
          * the processes that it starts until they run their program. */
         if (listens || (backend->is_pipe && fd > STDERR_FILENO))
             continue;
-        process = vl_backends_table_add(b, backend, pid);
         if (here == backend->listener)
-            note_listen_fd(backend, pid, fd);
+            (void)add_listening(b, backend, pid, fd);
         else {
+            process = add(b, backend, pid);
             /* It serves two addresses, as Tomcat does (http and ajp). */
             if (process->backend != backend && !backend->processes)
                 backend->same = process->backend;

@@ -41,6 +41,8 @@
  * earliest: a third of a percent of a processor. */
 #define SCAN_REST 300
 #define SCAN_LEAST_US 200000
+/* A new process may have the listening sockets of its parent for so long, as FPM's workers those of all pools. */
+#define INHERITED_US (1 * APR_USEC_PER_SEC)
 
 /* Connections of a process to other back ends that are remembered, and how often they are listed
  * at most. A connection is forgotten if it was not listed for this long. */
@@ -92,6 +94,8 @@ typedef struct process_t {
     backend_t *backend;
     parent_t *parent;               /* NULL: not watched */
     pid_t pid;
+    int listen_fd;                  /* it was found by its listening socket here, or -1 ... */
+    apr_int64_t since_us;           /* ... at this time; 0: it was found again later */
     int is_background;              /* of a database: it is not charged */
     int is_program;                 /* it lives for one request */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
@@ -120,7 +124,10 @@ struct backend_t {
     backend_t *next;                /* of the free ones */
     vl_backends_t *b;
     char name[128];
-    backend_t *same;                /* another address of the same processes, or NULL */
+    backend_t *same;                /* another address of the same processes, or NULL ... */
+    pid_t same_pid;                 /* ... because this one listens at both; or 0 */
+    apr_int64_t same_us;            /* when this is looked at again ... */
+    apr_int64_t same_wait_us;       /* ... so long after the last time */
     vl_database_t *database;        /* NULL: it is none, or not known to be one */
     vl_database_clients_t clients;
     int knows_database;
@@ -282,6 +289,10 @@ process_t *vl_backends_find_program(vl_backends_t *b, backend_t *backend, pid_t 
 int vl_backends_find_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
                               pid_t tid);
 process_t *vl_backends_find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
+/* Returns 1 if the process has this listening socket, most likely at fd (-1: not known). */
+int vl_backends_find_listens(pid_t pid, int fd, apr_uint64_t listener);
+/* Ends that the back end is the same as another one if the process that showed it does not listen at both. */
+void vl_backends_find_check_same(vl_backends_t *b, backend_t *backend);
 /* Returns 1 if the process has a connection at a descriptor at which the back end's processes have them. */
 int vl_backends_find_serves(vl_backends_t *b, const backend_t *backend, process_t *process);
 

@@ -163,6 +163,8 @@ process_t *vl_backends_table_add(vl_backends_t *b, backend_t *backend, pid_t pid
     if (edges)
         memset(edges, 0, sizeof(*edges));
     process->pid = pid;
+    process->listen_fd = -1;
+    process->since_us = b->now_us;
     process->account = VL_NO_ACCOUNT;
     process->backend = backend;
     process->cpu_ns = vl_proc_cpu_ns(pid);
