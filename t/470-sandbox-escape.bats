@@ -10,7 +10,7 @@ load lib/sandbox
 export ONE_SERVER=yes
 # Not below /tmp, which programs in Files may write to.
 HTTPD_ROOT=/run/vl-sandbox-escape
-# A folder with a socket that the site e may connect to.
+# A folder with a socket that the sites e and h may connect to.
 NAMED=/run/vl-sandbox-named
 
 setup() { requires root landlock userns seccomp; }
@@ -18,13 +18,15 @@ setup() { requires root landlock userns seccomp; }
 setup_file() {
   { need_root && need_landlock && need_userns && need_seccomp; } >/dev/null || return 0
   install -d -o "$(httpd_user)" "$NAMED"
-  start_httpd 'VhostLimit On' "$PROGRAMS" -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -o 'a b c d e f g' \
+  start_httpd 'VhostLimit On' "$PROGRAMS" -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -o 'a b c d e f g h i' \
     -v 'e VhostLimitSandbox Full' -v "e VhostLimitSandboxConnect $(httpd_port) $NAMED" \
     -v 'f VhostLimitSandbox Files' -v "f VhostLimitSandboxConnect $(httpd_port) udp" \
-    -v 'g VhostLimitSandbox Files' -v 'g VhostLimitSandboxConnect none'
+    -v 'g VhostLimitSandbox Files' -v 'g VhostLimitSandboxConnect none' \
+    -v 'h VhostLimitSandbox Files' -v "h VhostLimitSandboxConnect $NAMED" \
+    -v 'i VhostLimitSandbox Full' -v 'i VhostLimitSandboxConnect none'
   local site
   sandbox_compile escape.cgi "$TOP/t/lib/escape.c" -lrt
-  for site in a b c e f g; do
+  for site in a b c e f g h i; do
     cp "$BATS_FILE_TMPDIR/escape.cgi" "$HTTPD_ROOT/htdocs/$site/"
     install -m 4755 "$BATS_FILE_TMPDIR/escape.cgi" "$HTTPD_ROOT/htdocs/$site/setuid-copy"
     chown "$(httpd_user)" "$HTTPD_ROOT/htdocs/$site"
@@ -54,15 +56,15 @@ start_victim() {
 
 attempt() { run_program "$1" "escape.cgi?$2" ; }  # <vhost> <attempt=argument>
 
-# Sites: a has Full, b has Files, c has no sandbox. What no unprivileged process may do is refused there too.
-# Landlock knows signals and abstract sockets since Linux 6.12.
+# Sites: a has Full, b has Files, i has Full and may connect to nothing, c has no sandbox. What no
+# unprivileged process may do is refused there too. Landlock knows signals and abstract sockets since Linux 6.12.
 # shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
 @test "attempts: refused in Full, and in Files where docs/threat-model.md says so" {
   local victim documents=$HTTPD_ROOT/htdocs/d name argument full files off failed='' scoped=refused
   victim=$(<"$BATS_FILE_TMPDIR/victim")
   (($(landlock_abi) >= 6)) || scoped=escaped
   while read -r name argument full files off; do
-    expect a "$full"; expect b "$files"; expect c "$off"
+    expect a "$full"; expect b "$files"; expect c "$off"; expect i refused
   done <<END
 read $documents/secret refused refused escaped
 write $documents/secret refused refused escaped
@@ -72,6 +74,7 @@ symlink $documents/secret refused refused escaped
 link $documents/secret refused refused escaped
 rename $documents/secret refused refused escaped
 see $victim refused escaped escaped
+stat $documents/secret refused escaped escaped
 environ $victim refused refused escaped
 memory $victim refused refused escaped
 kill $victim refused $scoped escaped
@@ -112,34 +115,36 @@ expect() { # <vhost> <refused or escaped>
 }
 
 # Sites: e has Full and names a port and a folder of sockets, f has Files and names a port and UDP,
-# g has Files and names nothing, c has no sandbox.  Landlock knows ports since Linux 6.7.
+# g has Files and names nothing, h has Files and names a folder of sockets, i has Full and names nothing,
+# c has no sandbox.  Landlock knows ports since Linux 6.7, Unix sockets by path since 7.1.
 # shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
 @test "VhostLimitSandboxConnect: programs connect to what the list names, and to nothing else" {
-  local ports tcp udp own name argument in_e in_f in_g off failed='' by_port=refused scoped=refused
+  local ports tcp udp own name argument in_e in_f in_g in_h off failed='' by_port=refused by_path=refused scoped=refused
   (($(landlock_abi) >= 4)) || by_port=escaped
   (($(landlock_abi) >= 6)) || scoped=escaped
+  (($(landlock_abi) >= 9)) || by_path=escaped
   ports=$(<"$BATS_FILE_TMPDIR/ready/ports") own=$(httpd_port)
   read -r tcp udp <<<"$ports"
-  while read -r name argument in_e in_f in_g off; do
-    expect e "$in_e"; expect f "$in_f"; expect g "$in_g"; expect c "$off"
+  while read -r name argument in_e in_f in_g in_h off; do
+    expect e "$in_e"; expect f "$in_f"; expect g "$in_g"; expect h "$in_h"; expect i refused; expect c "$off"
   done <<END
-tcp $tcp $by_port $by_port refused escaped
-tcp $own escaped escaped refused escaped
-mapped $tcp $by_port $by_port refused escaped
-wide $tcp refused refused refused escaped
-wide $own refused refused refused escaped
-mptcp $tcp refused refused refused escaped
-fast-open $tcp refused refused refused escaped
-fast-open-message $tcp refused refused refused escaped
-fast-open-many $tcp refused refused refused escaped
-old-calls $tcp refused refused refused escaped
-listen 0 $by_port $by_port refused escaped
-udp $udp refused escaped refused escaped
-socket $BATS_FILE_TMPDIR/ready/socket refused refused refused escaped
-datagram $BATS_FILE_TMPDIR/ready/datagram refused refused refused escaped
-socket $NAMED/socket escaped refused refused escaped
-abstract vl-victim $scoped refused refused escaped
-raw - refused refused refused refused
+tcp $tcp $by_port $by_port refused refused escaped
+tcp $own escaped escaped refused refused escaped
+mapped $tcp $by_port $by_port refused refused escaped
+wide $tcp refused refused refused refused escaped
+wide $own refused refused refused refused escaped
+mptcp $tcp refused refused refused refused escaped
+fast-open $tcp refused refused refused refused escaped
+fast-open-message $tcp refused refused refused refused escaped
+fast-open-many $tcp refused refused refused refused escaped
+old-calls $tcp refused refused refused refused escaped
+listen 0 $by_port $by_port refused refused escaped
+udp $udp refused escaped refused refused escaped
+socket $BATS_FILE_TMPDIR/ready/socket refused refused refused $by_path escaped
+datagram $BATS_FILE_TMPDIR/ready/datagram refused refused refused $by_path escaped
+socket $NAMED/socket escaped refused refused escaped escaped
+abstract vl-victim $scoped refused refused $scoped escaped
+raw - refused refused refused refused refused
 END
   is "$failed" ''
 }

@@ -60,6 +60,13 @@ static int is_victim(const char *pid)
     return !strncmp(name, "vl-victim", 9);
 }
 
+static int stat_file(const char *path)
+{
+    struct stat file;
+
+    return !stat(path, &file);
+}
+
 static int see_process(const char *pid) { return is_victim(pid); }
 
 static int read_environ(const char *pid)
@@ -480,7 +487,7 @@ static const struct {
     const char *name;
     int (*attempt)(const char *argument);
 } attempts[] = {
-    { "read", read_file }, { "write", write_file }, { "see", see_process },
+    { "read", read_file }, { "write", write_file }, { "see", see_process }, { "stat", stat_file },
     { "environ", read_environ }, { "kill", signal_process }, { "ptrace", trace_process },
     { "memory", read_memory }, { "root", see_root }, { "climb", climb },
     { "abstract", abstract_socket }, { "socket", path_socket }, { "sysv", sysv_memory },
