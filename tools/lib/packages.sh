@@ -73,6 +73,7 @@ chromium    command:chromium        chromium                  chromium
 rpm         command:rpmspec         rpm                       rpm-build
 debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
 essential   file:/usr/share/build-essential/list  build-essential  gcc make
+secilc      command:secilc          secilc policycoreutils    secilc policycoreutils
 lintian     command:lintian         lintian                   lintian
 mkdocs      command:mkdocs          mkdocs                    mkdocs
 bubblewrap  command:bwrap           bubblewrap                bubblewrap
