@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Pure cgroup v2 under a kernel of its own, in an emulated machine, also with systemd as
+# Pure cgroup v2 under a kernel of its own, in a virtual machine, also with systemd as
 # the first process.
 
 load lib/common
@@ -53,6 +53,22 @@ all_passed() { # <number>: at least
   try "$TOP/tools/v2.sh" -n -s 2 sleep 1000
   is "$status $output" '124 '
   is "$(find /sys/fs/cgroup -name "vhostlimit-v2-${VL_TEST_ID:-own}-*" 2>/dev/null)" '' "cgroups"
+}
+
+# Prints what is chosen with a qemu that says this with KVM.
+# shellcheck disable=SC2016  # the inner shells expand them
+accel_with() { # <text>
+  printf '#!/bin/sh\n[ "$2" = kvm ] && echo "%s"\n' "$1" >"$BATS_TEST_TMPDIR/qemu-system-x86_64"
+  chmod 755 "$BATS_TEST_TMPDIR/qemu-system-x86_64"
+  PATH=$BATS_TEST_TMPDIR:$PATH bash -c '. "$1"; cache=$2 kvm=$2/kvm; choose_accel; echo "$accel"' bash "$TOP/tools/v2.sh" "$BATS_TEST_TMPDIR"
+}
+
+@test "KVM is used if it starts a kernel, and not because /dev/kvm is there" {
+  mkdir "$BATS_TEST_TMPDIR/files"
+  is "$(accel_with '[ 0.0] Linux version 6.12')" tcg
+  : >"$BATS_TEST_TMPDIR/kvm"
+  is "$(accel_with '[ 0.0] Linux version 6.12')" kvm
+  is "$(accel_with 'KVM internal error')" tcg
 }
 
 @test "an unknown version, no command, and -i with v1 are usage errors" {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on this machine's files under another kernel with cgroup v2
-#          only (or v1), in an emulated machine
+#          only (or v1), in a virtual machine
 # Usage:   v2.sh [-i] [-k SUITE] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #          v2.sh -n [-s SECONDS] COMMAND [ARGUMENT]...
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
@@ -17,8 +17,9 @@
 #   COMMAND      runs as root in this folder; without one, the unit tests of cgroups and
 #                the tests of t/4* tagged "v2", then, in a machine with systemd,
 #                t/460-cgroup-systemd.bats. Files that it writes are lost.
-#   An emulated machine needs qemu-system-x86_64. The kernel and busybox are downloaded once
-#   to a folder of /var/cache/vhostlimit-v2 and are not installed.
+#   A machine needs qemu-system-x86_64. It uses KVM if that starts a kernel, and is emulated
+#   if not. The kernel and busybox are downloaded once to a folder of /var/cache/vhostlimit-v2
+#   and are not installed.
 # Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu or systemd is
 #          missing, a package cannot be downloaded, or with -n there are no namespaces or no
 #          cgroup v2; 124 time limit reached
@@ -33,6 +34,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/pristine.sh"
 
 work=
+kvm=/dev/kvm
 cache=/var/cache/vhostlimit-v2
 # In the order of their dependencies.
 modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
@@ -167,14 +169,26 @@ guest_script() { # <direct | systemd | native> <cgroups> <command>...
   printf '</dev/null\n%s\n' 'echo "v2-status: $?"'
 }
 
+emulator() { # <seconds> <kvm | tcg> <option>...
+  timeout "$1" qemu-system-x86_64 -accel "$2" -display none -vga none -no-reboot -nodefaults -serial stdio \
+    -kernel "$(find "$cache/files" -name 'vmlinuz*' | sed -n 1p)" "${@:3}" </dev/null
+}
+
+# Sets accel to kvm if the kernel says its first line there within five seconds. Inside of some virtual
+# machines /dev/kvm is there, and runs nothing.
+choose_accel() {
+  accel=tcg
+  [[ -w $kvm ]] || return 0
+  [[ $(emulator 5 kvm -append 'console=ttyS0 panic=-1' 2>/dev/null | tr -d '\0') != *'Linux version'* ]] || accel=kvm
+}
+
 machine_boot() { # <work directory> <seconds>
+  local accel
+  choose_accel
   truncate -s 64M "$1/disk"
-  timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
-    -serial stdio -kernel "$(find "$cache/files" -name 'vmlinuz*' | sed -n 1p)" \
-    -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
+  emulator "$2" "$accel" -m 2048 -smp 2 -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
-    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-    </dev/null
+    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap
 }
 
 # Prints what the command prints, and returns its status.
