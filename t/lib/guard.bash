@@ -36,7 +36,7 @@ sources() {
     our_files
     find "$TOP/mod_vhostlimit" -type f
     printf '%s\n' "$TOP/configure.ac" "$TOP/Makefile.am"
-  } | grep -E '\.([ch]|sh|bash|bats|am|ac|conf)$|/\.ci/run$|httpd\.conf\.in$' | sort
+  } | grep -E '\.([ch]|sh|bash|bats|am|ac|conf|conf\.in|pl|lua|jq|php|tpl|pre|cil|md)$|/\.ci/run$' | sort
 }
 
 # The sources of libvlcore, which the unit tests link without httpd.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 <VirtualHost %ip%:%web_port%>
     ServerName %domain_idn%
     %alias_string%
