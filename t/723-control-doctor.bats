@@ -67,6 +67,15 @@ names_the_site() { # <mpm> <message>
   names_the_site event AH00484 -t 'ServerLimit 1' -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MinSpareThreads 1'
 }
 
+@test "event: while Apache logs each second that the scoreboard is full, VL0081 is logged once" {
+  start_httpd -m event 'VhostLimit DryRun' -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 2' -t 'ThreadsPerChild 2' -t 'MinSpareThreads 1' -t 'MaxRequestWorkers 4'
+  hold_request one a; hold_request two a; hold_request three b
+  (detached "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k graceful)
+  wait_until 20 logged_often
+  is "$(error_log | grep -c 'VL0081: at AH03490 site a\.test')" 1
+}
+logged_often() { (($(error_log | grep -c ' AH03490: ') >= 4)); }
+
 @test "prefork: the same for AH00161" {
   requires prefork
   names_the_site prefork AH00161 -t 'ServerLimit 4' -t 'MinSpareServers 1'

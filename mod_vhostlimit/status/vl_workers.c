@@ -57,6 +57,9 @@ static void note_message(const ap_errorlog_info *info, const char *text)
     for (i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
         if (strncmp(text, messages[i], 7) != 0)
             continue;
+        /* That the scoreboard is full is logged each second. */
+        if (last->message == i + 1 && apr_time_now() - last->at < apr_time_from_sec(60))
+            return;
         __atomic_store_n(&last->message, 0, __ATOMIC_RELEASE);
         find_site();
         if (!last->running)
