@@ -42,10 +42,13 @@ start_with_guide() { # <mpm>
 
 # Running requests, and more kept connections and half requests, which are no running ones.
 hold_three() {
+  clients=()
   hold_request one b; hold_request two b; hold_request three c
   for _ in 1 2 3; do
-    exec_packets 'GET / HTTP/1.1\r\nHost: c.test\r\n\r\n' @until:200 @9000 >/dev/null 3>&- 4>&- &
-    exec_packets 'GE' @9000 >/dev/null 3>&- 4>&- &
+    exec_packets 'GET / HTTP/1.1\r\nHost: c.test\r\n\r\n' @until:200 @60000 >/dev/null 3>&- 4>&- &
+    clients+=($!)
+    exec_packets 'GE' @60000 >/dev/null 3>&- 4>&- &
+    clients+=($!)
   done
   wait_until 10 sent_all
 }
@@ -63,6 +66,7 @@ names_busy() { # <mpm>
   names ah00484-server-reached-maxrequestworkers 1 '^2 b\.test'
   names apache-hangs-cpu-idle 1 '^[0-9]+ [bc]\.test:[0-9]+ GET /cgi/hold\.sh\?'
   graceful_httpd
+  kill "${clients[@]}" 2>/dev/null || :
   wait_until 10 only_old_requests       # idle threads of old children end
   names scoreboard-is-full 1 '^[12] [bc]\.test:[0-9]+ in process [0-9]+$'
 }
@@ -76,6 +80,7 @@ only_old_requests() {
   requires mod_status mod_authz_host
   start_with_guide event
   hold_three
+  kill "${clients[@]}" 2>/dev/null || :
   release_all
   get b '/busy?1' >/dev/null; get b '/limit?2' >/dev/null
   get b /wp-login.php -X POST -A 'a "quoted" bot' >/dev/null
