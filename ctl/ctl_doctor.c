@@ -376,8 +376,8 @@ static void check_sampler(doctor_t *doctor)
     if (!status->sampler.unfound)
         return;
     sites = unfound_text(status);
-    add(doctor, NOTE, "back ends", "let them listen in the network namespace of Apache, or at "
-        "a Unix socket", "processes of " N " back end%s on this machine were not found: their "
+    add(doctor, NOTE, "back ends", "let Apache connect to the addresses at which they listen, "
+        "and see their process IDs", "processes of " N " back end%s on this machine were not found: their "
         "CPU time is not charged, and their requests hold slots while they sleep%s",
         status->sampler.unfound, ctl_plural(status->sampler.unfound), sites);
     free(sites);

@@ -93,6 +93,23 @@ own_us() { # <vhost>
   compare 'PHP-FPM, two masters, TCP' '/burn.php?ms=20' '/sleep.php?ms=50'
 }
 
+# nginx with a virtual host for each site.
+run_nginx() { # <port> <vhost>=<address of its pool>...
+  local run=$HTTPD_ROOT/app/run one
+  {
+    printf '%s\n' 'daemon off;' "pid $run/nginx.id;" 'error_log stderr;' 'events { }' 'http {' 'access_log off;'
+    printf "%s_temp_path $run/%s;\n" client_body 1 proxy 2 fastcgi 3 uwsgi 4 scgi 5
+    for one in "${@:2}"; do
+      # shellcheck disable=SC2016  # nginx
+      printf '%s\n' "server { listen 127.0.0.1:$1; server_name ${one%%=*}.test; location / { fastcgi_pass ${one#*=};" \
+        "fastcgi_param SCRIPT_FILENAME $HTTPD_ROOT/htdocs/${one%%=*}\$fastcgi_script_name;" \
+        'fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method; } }'
+    done
+    echo '}'
+  } >"$run/nginx.conf"
+  run_app nginx "$1" nginx -e stderr -c "$run/nginx.conf"
+}
+
 @test "PHP-FPM: nginx, and Varnish before nginx, between Apache and two pools" {
   requires php_fpm nginx mod_proxy_fcgi
   local run=$HTTPD_ROOT/app/run name nginx varnish lines=()
@@ -103,23 +120,43 @@ own_us() { # <vhost>
   done
   start_in_group -l proxy -l proxy_http "${lines[@]}"
   start_fpm fpm a="$run/a" b="$run/b"
-  {
-    printf '%s\n' 'daemon off;' "pid $run/nginx.id;" 'error_log stderr;' 'events { }' 'http {' 'access_log off;'
-    printf "%s_temp_path $run/%s;\n" client_body 1 proxy 2 fastcgi 3 uwsgi 4 scgi 5
-    for name in a b; do
-      # shellcheck disable=SC2016  # nginx
-      printf '%s\n' "server { listen 127.0.0.1:$nginx; server_name $name.test; location / { fastcgi_pass unix:$run/$name;" \
-        "fastcgi_param SCRIPT_FILENAME $HTTPD_ROOT/htdocs/$name\$fastcgi_script_name;" \
-        'fastcgi_param QUERY_STRING $query_string; fastcgi_param REQUEST_METHOD $request_method; } }'
-    done
-    echo '}'
-  } >"$run/nginx.conf"
-  run_app nginx "$nginx" nginx -e stderr -c "$run/nginx.conf"
+  run_nginx "$nginx" a="unix:$run/a" b="unix:$run/b"
   most_b=250 compare 'nginx, two pools' '/nginx/burn.php?ms=20' '/nginx/sleep.php?ms=50'
   is_long || return 0
   printf 'vcl 4.1;\nbackend nginx { .host = "127.0.0.1"; .port = "%s"; }\nsub vcl_recv { return (pass); }\n' "$nginx" >"$run/vcl"
   run_app varnish "$varnish" varnishd -F -j none -n "$run/varnish" -a "127.0.0.1:$varnish" -f "$run/vcl" -s malloc,16m
   most_b=250 compare 'Varnish, nginx, two pools' '/varnish/burn.php?ms=20' '/varnish/sleep.php?ms=50'
+}
+
+@test "PHP-FPM: in another network namespace, as in a container: one pool over TCP, Unix sockets, behind nginx" {
+  requires php_fpm nginx mod_proxy_fcgi netns
+  local run=$HTTPD_ROOT/app/run name nginx box=vl-apps lines=()
+  nginx=$(free_port nginx)
+  for name in a b; do
+    lines+=(-v "$name <Location /unix/>"$'\n'"SetHandler \"proxy:unix:$run/$name|fcgi://$name/\""$'\n</Location>')
+    lines+=(-v "$name ProxyPass /nginx/ http://127.0.0.1:$nginx/" -v "$name ProxyPreserveHost On" -v "$name Alias /unix/ $HTTPD_ROOT/htdocs/$name/")
+  done
+  start_in_group -l proxy -l proxy_fcgi -l proxy_http -v "$(php_at a fcgi://10.9.8.2:9000/)" -v "$(php_at b fcgi://10.9.8.2:9000/)" "${lines[@]}"
+  ip netns add $box
+  ip link add vl-apps type veth peer name eth0 netns $box
+  ip address add 10.9.8.1/24 dev vl-apps
+  ip link set vl-apps up
+  ip -n $box address add 10.9.8.2/24 dev eth0
+  ip -n $box link set eth0 up
+  # shellcheck disable=SC2034  # of apps.bash
+  IN_NET=(nsenter "--net=/run/netns/$box")
+  start_fpm one p=10.9.8.2:9000
+  start_fpm two q=10.9.8.2:9001 a="$run/a"
+  start_fpm three r=10.9.8.2:9002 b="$run/b"
+  # shellcheck disable=SC2034
+  IN_NET=()
+  run_nginx "$nginx" a=10.9.8.2:9001 b=10.9.8.2:9002
+  compare 'one pool over TCP, in a namespace' '/burn.php?ms=20' '/sleep.php?ms=50' 2 10
+  compare 'Unix sockets, in a namespace' '/unix/burn.php?ms=20' '/unix/sleep.php?ms=50'
+  load_both '/nginx/burn.php?ms=20' '/nginx/sleep.php?ms=50'    # its processes are found
+  compare 'nginx, pools in a namespace' '/nginx/burn.php?ms=20' '/nginx/sleep.php?ms=50'
+  stop_apps
+  ip netns del $box
 }
 
 @test "PHP-FPM: programs that pages start" {

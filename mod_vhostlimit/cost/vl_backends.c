@@ -206,7 +206,7 @@ static void add_edge(vl_backends_t *b, edges_t *edges, const vl_peer_t *peer)
         return;
     if (i == edges->n) {
         /* The peer of a connection that the process has accepted does not listen. */
-        apr_uint64_t listener = vl_proc_listener(peer);
+        apr_uint64_t listener = peer->listener ? peer->listener : vl_proc_listener(peer);
 
         if (!listener)
             return;
@@ -219,14 +219,34 @@ static void add_edge(vl_backends_t *b, edges_t *edges, const vl_peer_t *peer)
 }
 
 /* Returns 1 if a process of the back end has opened the connection, and 0 if it has accepted it. */
-static int has_opened(const backend_t *backend, vl_peer_t *peer)
+static int has_opened(const backend_t *backend, pid_t pid, int fd, vl_peer_t *peer)
 {
     const char *colon = strrchr(backend->name, ':');
 
     if (peer->port)
-        return !colon || peer->from_port != (int)strtol(colon + 1, NULL, 10);
-    vl_proc_name(peer);
+        return !colon || peer->from_port != (backend->port ? backend->port : (int)strtol(colon + 1, NULL, 10));
+    vl_proc_name(pid, fd, peer);
     return peer->name[0] == '/' || peer->name[0] == '@';
+}
+
+/* Returns 1 if the peer of a process is in another network namespace of this machine. from: the back end of the
+ * process, NULL for Apache. */
+static int is_apart(vl_backends_t *b, const backend_t *from, pid_t pid, vl_peer_t *peer, vl_peer_e found)
+{
+    /* Each network namespace has a 127.0.0.1. */
+    const int is_beside = found == VL_PEER_HIDDEN && from && from->is_apart;
+    const size_t length = strlen(peer->name);
+    backend_t *backend;
+    int is_there;
+
+    if (found != VL_PEER_REMOTE && found != VL_PEER_HIDDEN)
+        return 0;
+    if (is_beside)
+        apr_snprintf(peer->name + length, sizeof(peer->name) - length, "#%" APR_UINT64_T_FMT, vl_proc_net(pid));
+    backend = vl_backends_table_get(b, peer->name);
+    is_there = vl_backends_find_apart(b, backend, peer, is_beside ? pid : 0);
+    backend->is_remote = found == VL_PEER_REMOTE && !is_there;
+    return is_there;
 }
 
 /* Lists the connections that the process has opened. backend: its own. */
@@ -249,12 +269,12 @@ static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *pr
         int is_pipe, fd = (int)strtol(entry->d_name, NULL, 10);
         apr_uint64_t inode = vl_proc_inode(process->pid, fd, &is_pipe);
         vl_peer_t peer = { 0 };
+        vl_peer_e found = inode && !is_pipe ? vl_proc_peer(process->pid, fd, inode, &peer) : VL_PEER_NONE;
 
-        if (!inode || is_pipe || vl_proc_peer(process->pid, fd, inode, &peer) != VL_PEER_HERE)
-            continue;
-        if (is_own(b, &peer))
+        if (found == VL_PEER_HERE && is_own(b, &peer))
             note_call(b, &peer, backend->n_shares > 1 ? VL_NO_ACCOUNT : backend->shares[0].account);
-        else if (has_opened(backend, &peer))
+        else if (found > VL_PEER_QUEUED && has_opened(backend, process->pid, fd, &peer)
+                 && (found == VL_PEER_HERE || is_apart(b, backend, process->pid, &peer, found)))
             add_edge(b, edges, &peer);
     }
     if (dir)
@@ -488,6 +508,7 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
     int is_pipe;
     apr_uint64_t inode = vl_proc_inode(pid, fd, &is_pipe);
     vl_peer_t peer = { 0 };
+    vl_peer_e found;
     backend_t *backend;
     user_t *user;
 
@@ -496,7 +517,11 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
         return VL_WAIT_NOTHING;
     if (is_pipe)
         return look_at_backend(b, programs_of(b, pid), account, inode, pid, tid, depth, ret_runs);
-    switch (vl_proc_peer(pid, fd, inode, &peer)) {
+    found = vl_proc_peer(pid, fd, inode, &peer);
+    /* An event loop waits for its clients too. */
+    if (found > VL_PEER_QUEUED && from && !has_opened(from, pid, fd, &peer))
+        return VL_WAIT_NOTHING;
+    switch (found) {
     case VL_PEER_NONE:
         return VL_WAIT_NOTHING;
     case VL_PEER_QUEUED:
@@ -509,27 +534,24 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
         backend = peer.port ? vl_backends_table_get(b, peer.name)
                             : vl_backends_table_user(b, account)->last;
         return !depth && backend && backend->n_shares > 1 ? VL_WAIT_QUEUED : VL_WAIT_ASLEEP;
-    case VL_PEER_REMOTE:
-        backend = vl_backends_table_get(b, peer.name);
-        backend->is_remote = 1;
-        if (!depth)
-            vl_backends_table_use(b, backend, account, VL_COST_REMOTE);
-        return VL_WAIT_ASLEEP;
     case VL_PEER_HERE:
     case VL_PEER_HIDDEN:
-        /* An event loop waits for its clients too. */
-        if (from && !has_opened(from, &peer))
-            return VL_WAIT_NOTHING;
+        if ((found == VL_PEER_HIDDEN && from && from->is_apart) || !is_own(b, &peer))
+            break;
+        note_call(b, &peer, account);
+        return VL_WAIT_ASLEEP;
+    case VL_PEER_REMOTE:
         break;
     }
-    if (is_own(b, &peer)) {
-        note_call(b, &peer, account);
+    if (!is_apart(b, from, pid, &peer, found) && found == VL_PEER_REMOTE) {
+        if (!depth)
+            vl_backends_table_use(b, vl_backends_table_get(b, peer.name), account, VL_COST_REMOTE);
         return VL_WAIT_ASLEEP;
     }
     user = vl_backends_table_user(b, account);
     if (user->last && vl_backends_find_process(b, user->last, peer.inode))
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
-    vl_proc_name(&peer);
+    vl_proc_name(pid, fd, &peer);
     backend = vl_backends_table_get(b, peer.name);
     vl_backends_database_check(b, backend->same ? backend->same : backend);
     /* The last one may be that of a server which was restarted since. */

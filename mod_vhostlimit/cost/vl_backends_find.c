@@ -129,16 +129,28 @@ static int is_cgi(pid_t pid)
     return in && !is_pipe && in == vl_proc_inode(pid, 1, NULL);
 }
 
+/* What makes a process that has a connection one of the back end. */
+typedef enum { CONNECTION, LISTENER_TOO, CHILD } check_e;
+
+/* Returns 1 if a descriptor of the process is the connection. here: its inode. is_near: the process is one of the back
+ * end, or a child of one. Others are not asked for the ports of their connections. */
+static int is_connection(pid_t pid, int fd, apr_uint64_t here, apr_uint64_t inode, int is_near)
+{
+    if (!(inode & VL_PROC_FROM_PORT))
+        return here == inode;
+    return is_near && vl_proc_from_port(pid, fd) == inode;
+}
+
 /* Adds the process to the back end if it has the listening socket or this connection open.
- * Returns 1 if it has the connection. In a scan it notes all listening sockets. listens: the
+ * Returns 1 if it has the connection. In a scan it notes all listening sockets. LISTENER_TOO: the
  * connection counts only beside the listening socket, which no program of a CGI has. */
 static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode,
-                         int listens)
+                         check_e check)
 {
     char path[64];
     struct dirent *entry;
     process_t *process;
-    int found = 0;
+    int found = 0, has_listener = 0, is_it;
     DIR *dir;
 
     apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
@@ -152,13 +164,13 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         here = vl_proc_inode(pid, fd, NULL);
         if (here && b->listeners && apr_hash_get(b->listeners, &here, sizeof(here)))
             note_listens(b, here, pid, fd);
-        if (!here || (here != inode && here != backend->listener))
+        is_it = here && is_connection(pid, fd, here, inode, has_listener || check == CHILD);
+        if (!here || (!is_it && here != backend->listener))
             continue;
-        if (here == backend->listener)
-            listens = 0;
+        has_listener |= here == backend->listener;
         /* A program has the pipe as input or output. mod_fcgid's daemon has a pipe to Apache too, and so have
          * the processes that it starts until they run their program. */
-        if (listens || (backend->is_pipe && fd > STDERR_FILENO))
+        if ((check == LISTENER_TOO && !has_listener) || (backend->is_pipe && fd > STDERR_FILENO))
             continue;
         if (here == backend->listener)
             (void)add_listening(b, backend, pid, fd);
@@ -173,7 +185,7 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
             if (fd == 0 && is_cgi(pid))
                 process->is_program = backend->forks = 1;
         }
-        found |= here == inode;
+        found |= is_it;
     }
     if (dir)
         (void)closedir(dir);
@@ -216,8 +228,8 @@ static int note_listener(void *data, apr_uint64_t inode, const char *name)
 /* As vl_proc_listener(), which reads the list of all sockets of the machine. */
 apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *peer)
 {
-    const apr_uint64_t *known = peer->port ? NULL
-                                           : apr_hash_get(b->names, peer->name, APR_HASH_KEY_STRING);
+    const apr_uint64_t *known = peer->listener ? &peer->listener : peer->port ? NULL
+                                : apr_hash_get(b->names, peer->name, APR_HASH_KEY_STRING);
 
     return known ? *known : vl_proc_listener(peer);
 }
@@ -252,7 +264,7 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0 && !is_server(b, pid))
-            found |= check_process(b, backend, pid, inode, 0);
+            found |= check_process(b, backend, pid, inode, CONNECTION);
     }
     if (dir)
         (void)closedir(dir);
@@ -268,7 +280,7 @@ static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     int found = 0;
 
     for (; process && !found; process = process->next)
-        found = check_process(b, backend, process->pid, inode, 0);
+        found = check_process(b, backend, process->pid, inode, CHILD);
     return found;
 }
 
@@ -287,10 +299,67 @@ static int scan_family(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
         for (k = first; k < n; k++) {
             if (!is_server(b, family[k]) && !is_cgi(family[k])
                 && !apr_hash_get(b->by_pid, &family[k], sizeof(family[k])))
-                found |= check_process(b, backend, family[k], inode, 1);
+                found |= check_process(b, backend, family[k], inode, LISTENER_TOO);
         }
     }
     return found;
+}
+
+/* Programs that end sooner than they are found, and addresses of other machines, must not cause scans for ever. */
+static void rest_after(const vl_backends_t *b, backend_t *backend, int found, apr_int64_t rest_us)
+{
+    backend->scan_wait_us = found ? SCAN_LEAST_US
+                                  : backend->scan_wait_us < FORGET_US / 2
+                                    ? backend->scan_wait_us * 2 : FORGET_US / 2;
+    backend->scan_us = b->now_us + (rest_us > backend->scan_wait_us ? rest_us
+                                                                    : backend->scan_wait_us);
+}
+
+/* Asks one process of each other network namespace, until `peer` is found. */
+static int scan_nets(vl_backends_t *b, vl_peer_t *peer)
+{
+    apr_hash_t *seen = apr_hash_make(b->scratch);
+    apr_uint64_t net, own = vl_proc_net(getpid());
+    struct dirent *entry;
+    DIR *dir = opendir("/proc");
+    int found = 0;
+
+    apr_hash_set(seen, &own, sizeof(own), seen);
+    while (dir && !found && (entry = readdir(dir))) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        net = pid > 0 ? vl_proc_net(pid) : 0;
+        if (!net || apr_hash_get(seen, &net, sizeof(net)))
+            continue;
+        apr_hash_set(seen, apr_pmemdup(b->scratch, &net, sizeof(net)), sizeof(net), seen);
+        found = vl_proc_apart(pid, peer);
+    }
+    if (dir)
+        (void)closedir(dir);
+    apr_pool_clear(b->scratch);
+    return found;
+}
+
+int vl_backends_find_apart(vl_backends_t *b, backend_t *backend, vl_peer_t *peer, pid_t in)
+{
+    apr_int64_t from_us = cpu_us();
+
+    if (!(backend->is_apart && (backend->processes || backend->same)) && b->now_us >= backend->scan_us
+        && b->now_us >= b->nets_us) {
+        backend->is_apart = in ? vl_proc_apart(in, peer) : scan_nets(b, peer);
+        backend->listener = peer->listener;
+        backend->port = peer->port;
+        b->nets_us = b->now_us + (cpu_us() - from_us) * SCAN_REST;
+        if (!backend->is_apart)
+            rest_after(b, backend, 0, b->nets_us - b->now_us);
+    }
+    if (!backend->is_apart) {
+        backend->seen_us = b->now_us;
+        return 0;
+    }
+    peer->inode = VL_PROC_FROM_PORT | (apr_uint64_t)peer->from_port;
+    peer->listener = backend->listener;
+    return 1;
 }
 
 int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
@@ -306,12 +375,7 @@ int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t ino
     if (!found && !may_scan_all(b, backend))
         return 0;
     found = found || scan_all(b, backend, inode);
-    /* Programs that end sooner than they are found must not cause scans for ever. */
-    backend->scan_wait_us = found ? SCAN_LEAST_US
-                                  : backend->scan_wait_us < FORGET_US / 2
-                                    ? backend->scan_wait_us * 2 : FORGET_US / 2;
-    backend->scan_us = b->now_us + (rest_us > backend->scan_wait_us ? rest_us
-                                                                    : backend->scan_wait_us);
+    rest_after(b, backend, found, rest_us);
     return found;
 }
 
@@ -368,11 +432,11 @@ static int scan_children_of(vl_backends_t *b, backend_t *backend, apr_uint64_t i
             continue;
         if (backend->listen_fd >= 0
             && vl_proc_inode(children[i], backend->listen_fd, NULL) == backend->listener)
-            found |= check_process(b, backend, children[i], inode, 0);
+            found |= check_process(b, backend, children[i], inode, CHILD);
         else if (starts && check_program(b, backend, children[i], inode))
             found = 1;
         else if (!tid && backend->listen_fd < 0)
-            found |= check_process(b, backend, children[i], inode, 0);
+            found |= check_process(b, backend, children[i], inode, CHILD);
     }
     return found;
 }
@@ -413,7 +477,8 @@ static void read_inodes(vl_backends_t *b, const backend_t *backend, process_t *p
     process->inode_ns = ns;
     process->inode_hints = backend->hint_changes;
     for (i = 0; i < backend->hints; i++)
-        process->inode[i] = vl_proc_inode(process->pid, backend->hint[i], NULL);
+        process->inode[i] = backend->is_apart ? vl_proc_from_port(process->pid, backend->hint[i])
+                                              : vl_proc_inode(process->pid, backend->hint[i], NULL);
 }
 
 /* Returns the process that has the connection with this inode, or NULL. */

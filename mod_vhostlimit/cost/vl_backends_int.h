@@ -167,6 +167,9 @@ struct backend_t {
     apr_int64_t scan_wait_us;
     int is_lost;                    /* its database server was restarted: see scan_all() */
     int is_remote, is_pipe;
+    int is_apart;                   /* in another network namespace of this machine: VL_PROC_FROM_PORT stands
+                                     * for the inodes of its connections */
+    int port;                       /* ... at which it listens there */
     int is_group;                   /* its processes serve several requests each */
     apr_uint32_t runs_round, runs;  /* see runs_of_all(), and the round of it */
     int knows_sites;                /* one of its processes was in a site's folder */
@@ -213,7 +216,7 @@ struct vl_backends_t {
     user_t *free_users;
     apr_uint32_t round, looks;
     apr_uint32_t epoch;             /* changes where processes may have other connections */
-    apr_int64_t now_us, scan_us;
+    apr_int64_t now_us, scan_us, nets_us;
     apr_int64_t since_us;           /* the round before */
     apr_uint32_t stride;            /* one request of so many is looked at */
     int is_paused;                  /* see vl_backends_set_paused() */
@@ -283,6 +286,9 @@ apr_uint64_t vl_backends_table_ns(const process_t *process);
 /* vl_backends_find.c: which processes are behind an address. inode: of a connection. */
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend);
 apr_uint64_t vl_backends_find_listener(const vl_backends_t *b, const vl_peer_t *peer);
+/* Returns 1 if the other end of this TCP connection is in another network namespace of this machine, as in that of
+ * a container, and fills in the inodes. in: a process in the namespace, 0 if that is not known. */
+int vl_backends_find_apart(vl_backends_t *b, backend_t *backend, vl_peer_t *peer, pid_t in);
 int vl_backends_find_scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode);
 /* Returns the newest program that the thread has started, or NULL. */
 process_t *vl_backends_find_program(vl_backends_t *b, backend_t *backend, pid_t pid, pid_t tid);

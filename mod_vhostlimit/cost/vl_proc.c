@@ -16,7 +16,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -319,18 +318,6 @@ static vl_peer_e peer_of_unix(apr_uint64_t inode, vl_peer_t *peer)
     return number ? VL_PEER_HERE : VL_PEER_QUEUED;
 }
 
-void vl_proc_name(vl_peer_t *peer)
-{
-    apr_uint32_t unused;
-    int has;
-
-    if (peer->name[0])
-        return;
-    ask_unix(peer->inode, &unused, &has, peer->name, sizeof(peer->name));
-    if (!peer->name[0])
-        apr_snprintf(peer->name, sizeof(peer->name), "unnamed socket");
-}
-
 /* Copies the other process's descriptor, so that its addresses can be asked for. */
 static int copy_fd(pid_t pid, int fd)
 {
@@ -407,7 +394,7 @@ static vl_peer_e peer_of_tcp(const struct sockaddr_storage *local,
     put_address(remote, question.id.idiag_src, &question.id.idiag_sport);
     question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
     peer->port = vl_proc_ip((const struct sockaddr *)remote, &peer->ip);
-    peer->from_port = ntohs(question.id.idiag_dport);
+    peer->from_port = vl_proc_ip((const struct sockaddr *)local, &peer->from_ip);
     inet_ntop(local->ss_family, question.id.idiag_src, ip, sizeof(ip));
     apr_snprintf(peer->name, sizeof(peer->name), local->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d",
              ip, peer->port);
@@ -427,6 +414,7 @@ vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_pee
     int copy, known;
 
     ret_peer->port = 0;
+    ret_peer->listener = 0;
     if (found != VL_PEER_NONE)
         return found;
     copy = copy_fd(pid, fd);
@@ -480,15 +468,8 @@ static int read_ip(const char *text, vl_ip_t *ret_ip)
     return *text == ':' ? (int)strtol(text + 1, NULL, 16) : 0;
 }
 
-/* Returns the inode in a line of /proc/net/tcp if the socket listens, else 0.
- * Fields: sl local_address rem_address st queues timer retransmits uid timeout inode. */
-static apr_uint64_t tcp_listener(const char *line)
-{
-    return strtol(field(line, 3), NULL, 16) == TCP_LISTENS ? strtoull(field(line, 9), NULL, 10) : 0;
-}
-
-/* The same for a line of /proc/net/unix and a path ("": any). Fields: num refcount protocol
- * flags type st inode path. */
+/* Returns the inode in a line of /proc/net/unix if the socket listens at this path ("": any), else 0. Fields: num
+ * refcount protocol flags type st inode path. */
 static apr_uint64_t unix_listener(char *line, const char *name)
 {
     line[strcspn(line, "\n")] = '\0';
@@ -498,23 +479,58 @@ static apr_uint64_t unix_listener(char *line, const char *name)
     return strtoull(field(line, 6), NULL, 10);
 }
 
-static const char *const socket_files[] = { "/proc/net/unix", "/proc/net/tcp", "/proc/net/tcp6" };
-
-/* Calls `see` for the listening sockets in a file of socket_files, Unix sockets with this name, until it
- * returns 0. */
-static void see_listeners(int file_number, const char *name, vl_proc_listener_fn *see, void *data)
+/* Opens a list of sockets in the network namespace of the process, 0: of this one. */
+static FILE *open_sockets(pid_t pid, const char *name)
 {
-    FILE *file = fopen(socket_files[file_number], "re");
+    char path[64];
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)(pid ? pid : getpid()), name);
+    return fopen(path, "re");
+}
+
+/* Calls `see` for the Unix sockets that listen at this path, until it returns 0. */
+static void see_unix(pid_t pid, const char *name, vl_proc_listener_fn *see, void *data)
+{
+    FILE *file = open_sockets(pid, "unix");
     char line[512];
     apr_uint64_t inode;
     int more = 1;
 
     while (file && more && fgets(line, sizeof(line), file)) {
-        inode = file_number ? tcp_listener(line) : unix_listener(line, name);
-        more = !inode || see(data, inode, file_number ? "" : field(line, 7));
+        inode = unix_listener(line, name);
+        more = !inode || see(data, inode, field(line, 7));
     }
     if (file)
         (void)fclose(file);
+}
+
+/* Calls `see` for the TCP sockets that listen. The lists in /proc/net have all other ones too: reading them takes
+ * milliseconds. */
+static void see_tcp(int family, vl_proc_listener_fn *see, void *data)
+{
+    const struct inet_diag_req_v2 question = { .sdiag_family = (apr_byte_t)family, .sdiag_protocol = IPPROTO_TCP,
+                                               .idiag_states = 1U << TCP_LISTENS };
+    struct nlmsghdr head = { NLMSG_HDRLEN + sizeof(question), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP,
+                             ++proc.sequence, 0 };
+    const struct iovec parts[] = { { &head, sizeof(head) }, { (void *)&question, sizeof(question) } };
+    static char answer[32768];
+    struct nlmsghdr *got;
+    ssize_t n = writev(proc.netlink, parts, 2);
+    int more = n >= 0;
+
+    while (more) {
+        n = recv(proc.netlink, answer, sizeof(answer), 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        more = n > 0;
+        for (got = (struct nlmsghdr *)answer; more && NLMSG_OK(got, (size_t)n); got = NLMSG_NEXT(got, n)) {
+            if (got->nlmsg_seq != proc.sequence)
+                continue;
+            more = got->nlmsg_type == SOCK_DIAG_BY_FAMILY;
+            if (more)
+                see(data, ((struct inet_diag_msg *)NLMSG_DATA(got))->idiag_inode, "");
+        }
+    }
 }
 
 static int keep_first(void *data, apr_uint64_t inode, const char *name)
@@ -524,24 +540,41 @@ static int keep_first(void *data, apr_uint64_t inode, const char *name)
     return 0;
 }
 
-/* Returns how the socket that was found listens at the peer's address (vl_proc_ip_matches()). */
-static int find_tcp(const char *name, const vl_peer_t *peer, int best, apr_uint64_t *ret_inode)
+/* Returns the inode of the TCP socket that accepts connections to the peer's address, 0 if there is none. */
+static apr_uint64_t tcp_listener(const vl_peer_t *peer)
 {
-    FILE *file = fopen(name, "re");
+    const int is_ip6 = peer->ip.word[1] || peer->ip.word[2] || peer->ip.word[3];
+    struct inet_diag_req_v2 question = { .sdiag_family = is_ip6 ? AF_INET6 : AF_INET, .sdiag_protocol = IPPROTO_TCP,
+                                         .idiag_states = -1U };
+    const struct inet_diag_msg *socket;
+    struct nlmsghdr *got;
+    char answer[1024];
+
+    question.id.idiag_sport = htons((apr_uint16_t)peer->port);
+    memcpy(question.id.idiag_src, peer->ip.word, sizeof(peer->ip.word));
+    question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    got = ask(&question, sizeof(question), answer, sizeof(answer));
+    socket = got ? NLMSG_DATA(got) : NULL;
+    return socket && socket->idiag_state == TCP_LISTENS ? socket->idiag_inode : 0;
+}
+
+/* The same in a list of another network namespace. best: how the socket that was found so far listens at the peer's
+ * address (vl_proc_ip_matches()). Returns it. */
+static int find_tcp(pid_t pid, const char *name, const vl_peer_t *peer, int best, apr_uint64_t *ret_inode)
+{
+    FILE *file = open_sockets(pid, name);
     char line[512];
-    apr_uint64_t inode;
     vl_ip_t ip;
     int matches;
 
+    /* Those that listen are the first ones. */
     while (file && best < 2 && fgets(line, sizeof(line), file)) {
-        if (read_ip(field(line, 1), &ip) != peer->port)
+        if (read_ip(field(line, 1), &ip) != peer->port || strtol(field(line, 3), NULL, 16) != TCP_LISTENS)
             continue;
         matches = vl_proc_ip_matches(&ip, &peer->ip);
-        inode = matches > best ? tcp_listener(line) : 0;
-        if (!inode)
-            continue;
-        best = matches;
-        *ret_inode = inode;
+        if (matches > best)
+            *ret_inode = strtoull(field(line, 9), NULL, 10);
+        best = matches > best ? matches : best;
     }
     if (file)
         (void)fclose(file);
@@ -553,18 +586,133 @@ apr_uint64_t vl_proc_listener(const vl_peer_t *peer)
     apr_uint64_t found = 0;
 
     if (peer->port)
-        (void)find_tcp(socket_files[2], peer, find_tcp(socket_files[1], peer, 0, &found), &found);
-    else
-        see_listeners(0, peer->name, keep_first, &found);
+        return tcp_listener(peer);
+    see_unix(0, peer->name, keep_first, &found);
     return found;
+}
+
+/* Returns 1 if the process is in another network namespace. */
+static int is_elsewhere(pid_t pid)
+{
+    apr_uint64_t net = vl_proc_net(pid);
+
+    return net && net != vl_proc_net(getpid());
+}
+
+void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
+{
+    apr_uint32_t unused;
+    pid_t server;
+    size_t length;
+    int has;
+
+    if (peer->name[0])
+        return;
+    ask_unix(peer->inode, &unused, &has, peer->name, sizeof(peer->name));
+    length = strlen(peer->name);
+    if (!length)
+        apr_snprintf(peer->name, sizeof(peer->name), "unnamed socket");
+    /* Each container may have a socket with this path. */
+    server = length ? vl_proc_client(pid, fd) : 0;
+    if (server <= 0 || !is_elsewhere(server))
+        return;
+    see_unix(server, peer->name, keep_first, &peer->listener);
+    apr_snprintf(peer->name + length, sizeof(peer->name) - length, "#%" APR_UINT64_T_FMT, peer->listener);
+}
+
+/* Returns 1 if the process's network namespace has the address. */
+static int has_ip(pid_t pid, const vl_ip_t *ip)
+{
+    const int is_ip6 = ip->word[1] || ip->word[2] || ip->word[3];
+    const apr_byte_t *byte = (const apr_byte_t *)ip;
+    char address[64] = "|-- ", line[256];
+    FILE *file = open_sockets(pid, is_ip6 ? "if_inet6" : "fib_trie");
+    size_t i;
+    int found = 0;
+
+    if (!is_ip6)
+        inet_ntop(AF_INET, ip, address + strlen(address), (socklen_t)(sizeof(address) - strlen(address)));
+    for (i = 0; is_ip6 && i < 16; i++)
+        apr_snprintf(address + i * 2, 3, "%02x", byte[i]);
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, is_ip6 ? " " : "\n")] = '\0';
+        found = !strcmp(line + strspn(line, " "), address);
+    }
+    if (file)
+        (void)fclose(file);
+    return found;
+}
+
+/* Finds the connection in a list: the port of an address of this machine may be forwarded to another network
+ * namespace. Returns 1 if it is there, and fills in its own address. */
+static int find_connection(pid_t pid, const char *name, const vl_peer_t *peer, vl_peer_t *ret_local)
+{
+    FILE *file = open_sockets(pid, name);
+    char line[512];
+    vl_ip_t ip;
+    int found = 0;
+
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        found = read_ip(field(line, 2), &ip) == peer->from_port && !memcmp(&ip, &peer->from_ip, sizeof(ip));
+        if (found)
+            ret_local->port = read_ip(field(line, 1), &ret_local->ip);
+    }
+    if (file)
+        (void)fclose(file);
+    return found;
+}
+
+int vl_proc_apart(pid_t pid, vl_peer_t *peer)
+{
+    vl_peer_t local = *peer;
+
+    if (memcmp(&peer->ip, &peer->from_ip, sizeof(peer->ip))) {
+        if (!has_ip(pid, &peer->ip))
+            return 0;
+    }
+    else if (!find_connection(pid, "tcp", peer, &local) && !find_connection(pid, "tcp6", peer, &local)) {
+        return 0;
+    }
+    peer->listener = 0;
+    (void)find_tcp(pid, "tcp6", &local, find_tcp(pid, "tcp", &local, 0, &peer->listener), &peer->listener);
+    peer->port = local.port;
+    return peer->listener != 0;
+}
+
+apr_uint64_t vl_proc_from_port(pid_t pid, int fd)
+{
+    struct sockaddr_storage remote = { 0 };
+    socklen_t size = sizeof(remote);
+    int copy = copy_fd(pid, fd), port = 0;
+    vl_ip_t unused;
+
+    if (copy < 0)
+        return 0;
+    if (!getpeername(copy, (struct sockaddr *)&remote, &size)
+        && (remote.ss_family == AF_INET || remote.ss_family == AF_INET6))
+        port = vl_proc_ip((const struct sockaddr *)&remote, &unused);
+    close(copy);
+    return port ? VL_PROC_FROM_PORT | (apr_uint64_t)port : 0;
 }
 
 void vl_proc_listeners(vl_proc_listener_fn *see, void *data)
 {
-    int i;
+    see_unix(0, "", see, data);
+    see_tcp(AF_INET, see, data);
+    see_tcp(AF_INET6, see, data);
+}
 
-    for (i = 0; i < 3; i++)
-        see_listeners(i, "", see, data);
+apr_uint64_t vl_proc_net(pid_t pid)
+{
+    char path[64], target[64];
+    ssize_t n;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    n = readlink(path, target, sizeof(target) - 1);
+    if (n <= 5)
+        return 0;
+    target[n] = '\0';
+    return strtoull(target + 5, NULL, 10);      /* "net:[" */
 }
 
 /* --- processes ---------------------------------------------------------------- */

@@ -59,25 +59,34 @@ int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address);
 
 typedef struct vl_peer_t {
     apr_uint64_t inode;
-    vl_ip_t ip;
-    int port;                       /* of TCP; 0: a Unix socket */
-    int from_port;                  /* of TCP: that of this end */
+    apr_uint64_t listener;          /* inode of the socket that listens, if it is in another network namespace */
+    vl_ip_t ip, from_ip;            /* from: of this end */
+    int port, from_port;            /* of TCP; 0: a Unix socket */
     char name[128];                 /* address that the other end listens at */
 } vl_peer_t;
 
 /* Finds the other end of a socket, given a descriptor of the process and its inode. The name of
  * a Unix socket is left empty: vl_proc_name() finds it. */
 vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer);
-void vl_proc_name(vl_peer_t *peer);
+void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer);
+/* Returns the number of the process's network namespace, 0 if it is gone. */
+apr_uint64_t vl_proc_net(pid_t pid);
+/* Returns 1 if the other end of a TCP connection is in the network namespace of this process. Fills in the port there,
+ * and the inode of the socket that listens. May read all TCP sockets there, which takes milliseconds. */
+int vl_proc_apart(pid_t pid, vl_peer_t *peer);
+/* Stands for the inode of a TCP connection to another network namespace, in which it cannot be asked for: the port
+ * of its client's end. vl_proc_from_port() returns it for the server's end, 0 for any other descriptor. */
+#define VL_PROC_FROM_PORT ((apr_uint64_t)1 << 63)
+apr_uint64_t vl_proc_from_port(pid_t pid, int fd);
 /* Returns the process at the other end of this Unix socket of the process, 0 if it is unknown: the one
  * that has connected, or has called listen(). */
 pid_t vl_proc_client(pid_t pid, int fd);
 /* Returns the inode of the socket that listens at this address, 0 if there is none. Reads all
- * of /proc/net/unix or /proc/net/tcp. */
+ * of /proc/net/unix for a Unix socket. */
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer);
 
-/* Calls `see` with the inode of each socket that listens, and the path of a Unix socket or "",
- * until it returns 0. */
+/* Calls `see` with the inode of each socket that listens, and the path of a Unix socket or "". It returns 0 if it
+ * wants no more Unix sockets. */
 typedef int vl_proc_listener_fn(void *data, apr_uint64_t inode, const char *name);
 void vl_proc_listeners(vl_proc_listener_fn *see, void *data);
 

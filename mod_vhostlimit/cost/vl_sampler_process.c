@@ -118,7 +118,7 @@ static void log_unfound(const char *address)
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0078)
                  "requests wait for a back end at %s, but none of its processes was found: its "
                  "CPU time is charged to no site, and its requests hold slots while they sleep. "
-                 "Let it listen in the network namespace of Apache, or at a Unix socket", address);
+                 "Let Apache connect to the address at which it listens, and see its process IDs", address);
 }
 
 /* vl_backends_unread_fn */

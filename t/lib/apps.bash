@@ -9,6 +9,7 @@ SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerC
 
 FPM_OPTIONS=()
 POOL_LINES=()    # more lines of each pool of start_fpm
+IN_NET=()        # a command that runs back ends in another network namespace
 
 is_long() { [[ ${VL_LONG:-0} != 0 ]]; }
 
@@ -36,14 +37,14 @@ run_app() { # <name> <socket or [address:]port that it listens at> <command>...
   user=$(httpd_user)
   (
     cgroup_enter "$(group)"
-    detached setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "${@:3}" </dev/null >"$HTTPD_ROOT/app/run/$1.out" 2>&1 &
+    detached "${IN_NET[@]}" setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "${@:3}" </dev/null >"$HTTPD_ROOT/app/run/$1.out" 2>&1 &
     echo "$!" >"$HTTPD_ROOT/app/run/$1.pid"
   )
   wait_until 20 listens "$2" || { cat "$HTTPD_ROOT/app/run/$1.out"; return 1; }
 }
 
 # Connections of an earlier server that are in TIME_WAIT have its port too.
-listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; elif [[ $1 == *:* ]]; then [[ $(ss -Hltn "src $1") ]]; else listens ":$1"; fi; }   # <socket, [address:]port>
+listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; elif [[ $1 == *:* ]]; then [[ $("${IN_NET[@]}" ss -Hltn "src $1") ]]; else listens ":$1"; fi; }   # <socket, [address:]port>
 
 start_fpm() { # <name> <pool>=<address>...
   local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}

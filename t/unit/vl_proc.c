@@ -152,7 +152,7 @@ static void finds_the_other_end_of_unix_sockets(void)
     ok(vl_proc_peer(getpid(), client, vl_proc_inode(getpid(), client, NULL), &peer)
        == VL_PEER_HERE && peer.inode == vl_proc_inode(getpid(), server, NULL),
        "a connection that was");
-    vl_proc_name(&peer);
+    vl_proc_name(getpid(), client, &peer);
     ok(!strcmp(peer.name, address.sun_path), "the path of the socket that listens: %s", peer.name);
     ok(vl_proc_listener(&peer) == vl_proc_inode(getpid(), listener, NULL), "its inode");
     unlink(address.sun_path);

@@ -9,12 +9,12 @@
 #   passenger  /app in Passenger, 4 processes
 #   mariadb, postgresql  the database of all sites' page sql.php, beside their PHP-FPM
 #   wordpress  the same with MariaDB, and a WordPress at /wordpress/
-#   remote     its PHP pages in a PHP-FPM of client 3, as on another machine
+#   container  its PHP pages in a PHP-FPM in the network namespace of client 3, as in a container of the server
 #   idle       WebSockets at /socket, server-sent events at /events, see idle.pl
 #   throttled  /throttled, 1 MB at 10 KB/s by mod_ratelimit
 
-appserver_port=9000             # of idle.pl, and of the remote PHP-FPM
-appserver_remote=198.18.0.13
+appserver_port=9000             # of idle.pl, and of the PHP-FPM of container
+appserver_container=198.18.0.13
 
 appserver_packages() { # <kind>: roles in packages.sh
   case $1 in
@@ -65,7 +65,7 @@ appserver_vhost() { # <site>
       printf '%s\n' "Alias /app \"$bed_dir/app/public\"" '<Location "/app">' '    PassengerBaseURI /app' \
         "    PassengerAppRoot \"$bed_dir/app\"" '    PassengerMinInstances 4' '</Location>'
       ;;
-    remote) printf '%s\n' '<FilesMatch "\.php$">' "    SetHandler \"proxy:fcgi://$appserver_remote:$appserver_port/\"" '</FilesMatch>' ;;
+    container) printf '%s\n' '<FilesMatch "\.php$">' "    SetHandler \"proxy:fcgi://$appserver_container:$appserver_port/\"" '</FilesMatch>' ;;
     idle) printf 'ProxyPass /%s:%s/\n' "socket ws://127.0.0.1" "$appserver_port" "events http://127.0.0.1" "$appserver_port" ;;
     wordpress) echo 'DirectoryIndex index.html index.php' ;;
     throttled)
@@ -92,7 +92,7 @@ appserver_start() {
         --wsgi-file "$bed_dir/app/burn.py"
       ;;
     idle) appserver_run "$user" perl "$(in_tree tools/lib/idle.pl)" "$appserver_port" "$bed_dir" ;;
-    remote) appserver_run_remote "$user" ;;
+    container) appserver_run_container "$user" ;;
   esac
 }
 
@@ -151,14 +151,14 @@ appserver_listens() {
   fi
 }
 
-appserver_run_remote() { # <user>
+appserver_run_container() { # <user>
   local binary pools
   binary=$(fpm_binary) || cannot "php-fpm is not installed"
-  pools=$(bed_fpm_pool "$bed_name-app" "$appserver_remote:$appserver_port" "$1")
+  pools=$(bed_fpm_pool "$bed_name-app" "$appserver_container:$appserver_port" "$1")
   template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/app.conf" DIR="$bed_dir" NAME=app POOLS="$pools"
   fpm_check "$binary" "$bed_dir/app.conf"
-  (client_exec 3 "$binary" -y "$bed_dir/app.conf") </dev/null >"$bed_dir/app.out" 2>&1 ||
-    die "the remote PHP-FPM did not start: $(tail -n 3 "$bed_dir/app.out")"
+  (bed_exec ip netns exec vl-client3 taskset -c "$(cpu_server)" "$binary" -y "$bed_dir/app.conf") </dev/null >"$bed_dir/app.out" 2>&1 ||
+    die "the PHP-FPM of container did not start: $(tail -n 3 "$bed_dir/app.out")"
 }
 
 # A load would count the errors of an application that does not run.
@@ -168,7 +168,7 @@ appserver_check() {
     mariadb | postgresql) path='/sql.php?ms=1' ;;
     wordpress) path=/wordpress/ ;;
     wsgi | gunicorn | uwsgi | passenger) path='/app?ms=1' ;;
-    fcgid | remote) path='/burn.php?ms=1' ;;
+    fcgid | container) path='/burn.php?ms=1' ;;
     *) return 0 ;;
   esac
   poll_until 30 appserver_answers "$path" || die "${bed[appserver]} does not answer: $(tail -n 1 "$bed_dir/httpd.log")"
@@ -190,7 +190,7 @@ appserver_let_go() { [[ ${bed[appserver]} != idle ]] || appserver_stop; }
 # The processes that run the pages, if they use the server's CPU.
 appserver_pids() {
   local from pid
-  [[ ${bed[appserver]} != @(none|remote|idle|throttled) ]] || return 0
+  [[ ${bed[appserver]} != @(none|idle|throttled) ]] || return 0
   [[ ${bed[appserver]} != passenger ]] || { appserver_pids_passenger; return; }
   from=$(process_ours "$bed_dir/app.pid" "$bed_dir" || process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 0
   for pid in $(process_descendants "$from"); do

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A site whose pages wait beside one whose pages compute.  Waiting pages use no processor, so
 # the module must not make them wait longer than plain Apache does.  Scenes differ by the back
-# end of PHP, which in "remote" is another machine for the waiting site, by the time that a page
-# waits, and by what the other site does.  In "turn" the waiting site begins to compute in the
+# end of PHP, which in "container" is in another network namespace for the waiting site, by the time that
+# a page waits, and by what the other site does.  In "turn" the waiting site begins to compute in the
 # middle of the run.  In "long" no page waits: those of one site compute for 3 s each, and few
 # of them end within a run, so CPU time is compared.
 
@@ -20,9 +20,9 @@ describe_waiting() {
     waiting_scene "$scene" "$scene" wait100
   done
   waiting_scene second master wait1000
-  waiting_scene remote shared wait100
-  test_appserver remote
-  for scene in shared master own second remote; do
+  waiting_scene container shared wait100
+  test_appserver container
+  for scene in shared master own second container; do
     test_rows_beside_plain "$scene" waiting computing
   done
 
