@@ -112,6 +112,7 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
 {
     apr_shm_t *segment;
     apr_status_t rv;
+    char *base;
 
     /* Anonymous: pages that are never written use no memory, and the segment cannot outlive
      * the server. The kernel delivers it zeroed. */
@@ -120,8 +121,8 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
     if (rv != APR_SUCCESS)
         return rv;
     /* apr puts the size before it. */
-    lay_out(shm, (char *)APR_ALIGN((apr_uintptr_t)apr_shm_baseaddr_get(segment), CACHE_LINE), sites, hosts,
-            children);
+    base = apr_shm_baseaddr_get(segment);
+    lay_out(shm, base + (CACHE_LINE - (apr_uintptr_t)base % CACHE_LINE) % CACHE_LINE, sites, hosts, children);
     set_up(shm, sites, hosts, children);
     rv = vl_segment_post_config_init_lock(shm->head);
     return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;
