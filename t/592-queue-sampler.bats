@@ -52,12 +52,36 @@ END
 while (!file_exists('$HTTPD_ROOT/hold/' . \$_GET['go'])) usleep(50000);
 echo 'slept';
 END
-    cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
+    cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<'END'
 <?php
-\$to = \$_GET['to'] ?? 'a';
-\$with = stream_context_create(['http' => ['header' => "Host: \$to.test\r\nConnection: close", 'timeout' => 30]]);
-\$page = isset(\$_GET['ms']) ? 'burn.php?ms=' . \$_GET['ms'] : 'page.html';
-echo file_get_contents("http://127.0.0.1:$(httpd_port)/\$page", false, \$with) ? 'called' : 'failed';
+$to = ($_GET['to'] ?? 'a') . '.test';
+$page = isset($_GET['ms']) ? "/burn.php?ms=$_GET[ms]" : '/page.html';
+$server = fsockopen($_GET['at'] ?? '127.0.0.1', $_SERVER['SERVER_PORT']);
+$is_http2 = isset($_GET['http2']);
+if ($is_http2) fwrite($server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0");
+function ask_http1() {
+  global $server, $to, $page;
+  fwrite($server, "GET $page HTTP/1.1\r\nHost: $to\r\n\r\n");
+  for ($first = $line = fgets($server); trim($line); $line = fgets($server)) sscanf($line, 'Content-Length: %d', $length);
+  if (isset($length)) fread($server, $length);
+  else for ($size = 1; $size; fread($server, $size + 2)) $size = hexdec(trim(fgets($server)));
+  return strpos($first, ' 200 ');
+}
+function ask_http2($stream) {
+  global $server, $to, $page;
+  $head = "\x82\x86\x04" . chr(strlen($page)) . $page . "\x01" . chr(strlen($to)) . $to;
+  fwrite($server, substr(pack('N', strlen($head)), 1) . "\1\5" . pack('N', $stream) . $head);
+  do {
+    $frame = unpack('Nlength/ctype', "\0" . stream_get_contents($server, 9));
+    $bytes = $frame['length'] ? stream_get_contents($server, $frame['length']) : '';
+  } while ($frame['type'] != 1);
+  return $bytes[0] == "\x88";
+}
+for ($i = 0; $i < ($_GET['times'] ?? 1); $i++) {
+  if (!($is_http2 ? ask_http2(2 * $i + 1) : ask_http1())) exit('failed');
+  if ($i) usleep(50000);
+}
+echo 'called';
 END
     echo '<?php echo "sorry";' >"$HTTPD_ROOT/htdocs/$name/err.php"
   done
@@ -192,24 +216,45 @@ fill() { # <pool of a> <pool of b>
   wake_up one "${names[@]}"
 }
 
-@test "a page that asks its own site is answered, also with one running request" {
-  start_with_pools a b 'VhostLimitConcurrency 1' 'VhostLimitQueue 100 20s'
-  local i
-  for i in 1 2 3 4; do begin_request "c$i" a /call.php; done
-  for i in 1 2 3 4; do is "$(answer_of "c$i")" 200; done
-  is "$(cat "$HTTPD_ROOT/hold"/c[1-4].body)" calledcalledcalledcalled
+# How a page calls: a new connection, another address of the machine, which it reaches from 127.0.0.1, a kept
+# connection, and streams of HTTP/2.
+WAYS=('' 'at=127.0.0.2' 'times=3' 'http2=1&times=3')
+
+start_with_ways() { # [start_httpd argument]...
+  local name more=''
+  for name in a b; do
+    more+="<VirtualHost 127.0.0.2:$(httpd_port)>"$'\n'"ServerName $name.test:$(httpd_port)"$'\n'
+    more+="DocumentRoot $HTTPD_ROOT/htdocs/$name"$'\n'"$(to_pool - "$name" | sed 's/^- //')"$'\n</VirtualHost>\n'
+  done
+  start_with_pools a b -l http2 'Protocols h2c http/1.1' -x "$more" "$@"
+}
+
+@test "a page that asks its own site is answered, also with one running request, however it asks" {
+  requires mod_http2
+  start_with_ways 'VhostLimitConcurrency 1' 'VhostLimitQueue 100 20s'
+  local i way
+  for way in "${WAYS[@]}"; do
+    for i in 1 2 3 4; do begin_request "c$i" a "/call.php?$way"; done
+    for i in 1 2 3 4; do is "$(answer_of "c$i")" 200 "$way"; done
+    is "$(cat "$HTTPD_ROOT/hold"/c[1-4].body)" calledcalledcalledcalled "$way"
+  done
   is "$(status_of a refused)" 0
 }
 
-@test "a page that asks another site is charged for what that site does" {
+@test "a page that asks another site is charged for what that site does, however it asks" {
+  requires mod_http2
   stay_engaged  # a dormant server charges the other site
-  start_with_pools a b
-  is "$(get a '/call.php?to=b&ms=1500')" 200
-  is "$(answer_body)" called
-  has_caller_paid() { (($(backend_ms a) >= 1000)); }
-  wait_until 10 has_caller_paid || fail "a: $(backend_ms a) ms, b: $(backend_ms b) ms"
-  at_most "$(backend_ms b)" 500 "ms charged to b"
-  is "$(status_of b requests)" 1 "requests counted for b"
+  start_with_ways
+  local way used=0
+  has_caller_paid() { (($(backend_ms a) >= used)); }
+  for way in "${WAYS[@]}"; do
+    is "$(get a "/call.php?to=b&ms=$([[ $way == *times* ]] && echo 500 || echo 1500)&$way")" 200
+    is "$(answer_body)" called
+    used=$((used + 1000))
+    wait_until 10 has_caller_paid || fail "$way: a: $(backend_ms a) ms, b: $(backend_ms b) ms"
+  done
+  at_most "$(backend_ms b)" 1000 "ms charged to b"
+  is "$(status_of b requests)" 8 "requests counted for b"
 }
 
 @test "while calls to the same server are queued, a round of the sampler rests a hundred times its length" {

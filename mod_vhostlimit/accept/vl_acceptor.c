@@ -32,6 +32,7 @@
 #include "accept/vl_rescue.h"
 #include "accept/vl_transfer.h"
 #include "base/vl_clock.h"
+#include "base/vl_own.h"
 #include "base/vl_private.h"
 #include "core/vl_admit.h"
 #include "core/vl_dispatch.h"
@@ -353,8 +354,8 @@ static void handle_wake_up(void)
     if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
         return;
     vl_shm_child_reclaim_dead(vl_child.shm);
-    vl_newconn_let_calls();
     vl_waiters_lock();
+    vl_waiters_let_calls_locked();
     vl_waiters_take_locked();
     vl_waiters_refill_locked();
     vl_waiters_unlock();
@@ -627,6 +628,7 @@ static void tick(apr_int64_t now_us)
 
     vl_shm_child_reclaim_dead(vl_child.shm);
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
+    vl_own_refresh(now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_arrivals(vl_meter_thread_us(), now_us);
     if (vl_charge_credit(vl_child.shm, now_us))         /* one child does this for all until it ends */

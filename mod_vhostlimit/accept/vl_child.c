@@ -7,6 +7,9 @@
 
 #include <ap_mpm.h>
 
+#include "base/vl_clock.h"
+#include "base/vl_own.h"
+
 vl_child_t vl_child;
 
 /* Under prefork a signal that ends the child destroys its pools in the handler. A program that
@@ -47,6 +50,7 @@ void vl_child_init(const vl_child_t *child, int threads)
     rlim_t reserved;
 
     vl_child = *child;
+    vl_own_refresh(vl_clock_us());
     /* As many other connections are allowed as lingering ones. Both together use the descriptors
      * below RLIMIT_NOFILE that remain after these are reserved:
      *  - 5 for each thread (two for its client, a file, a back end, one spare), plus 100;

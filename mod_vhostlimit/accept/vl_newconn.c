@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +37,12 @@
 #include "accept/vl_rescue.h"
 #include "base/vl_client.h"
 #include "base/vl_clock.h"
+#include "base/vl_own.h"
 #include "base/vl_wheel.h"
 #include "config/vl_conf.h"
 #include "config/vl_headtime.h"
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
-#include "core/vl_duty.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "cost/vl_meter.h"
@@ -434,44 +433,6 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     pass_locked(newconn);
 }
 
-/* Returns the client's port if the client is on this machine: a connection to one of its own
- * addresses comes from the same address. Returns 0 otherwise. */
-static int own_port(const vl_newconn_t *newconn)
-{
-    const struct sockaddr_in *local = (const struct sockaddr_in *)&newconn->local;
-    const struct sockaddr_in *remote = (const struct sockaddr_in *)&newconn->remote;
-    const struct sockaddr_in6 *local6 = (const struct sockaddr_in6 *)&newconn->local;
-    const struct sockaddr_in6 *remote6 = (const struct sockaddr_in6 *)&newconn->remote;
-
-    if (newconn->local.ss_family == AF_INET)
-        return local->sin_addr.s_addr == remote->sin_addr.s_addr ? ntohs(remote->sin_port) : 0;
-    return newconn->local.ss_family == AF_INET6
-           && IN6_ARE_ADDR_EQUAL(&local6->sin6_addr, &remote6->sin6_addr)
-           ? ntohs(remote6->sin6_port) : 0;
-}
-
-void vl_newconn_let_calls(void)
-{
-    vl_newconn_t *newconn, *next;
-    vl_ticket_t ticket;
-    int port;
-
-    vl_waiters_lock();
-    for (newconn = APR_RING_FIRST(&here->ring[QUEUED]);
-         newconn != APR_RING_SENTINEL(&here->ring[QUEUED], vl_newconn_t, link);
-         newconn = next) {
-        next = APR_RING_NEXT(newconn, link);
-        port = own_port(newconn);
-        if (!port || !vl_duty_call(vl_child.shm, port)
-            || vl_slot_ask(vl_child.shm, newconn->waiter.account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
-            continue;
-        vl_waiters_remove_locked(&newconn->waiter);
-        ticket.client = newconn->waiter.client;
-        done_locked(&newconn->waiter, &ticket, VL_REASON_NONE);
-    }
-    vl_waiters_unlock();
-}
-
 /* Asks for a slot of the account. The connection is passed at once if a slot is free, or if it is
  * a validation of ACME; otherwise it is queued or deferred. */
 static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
@@ -481,6 +442,7 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
 
     waiter->account = found->account;
     waiter->client = found->client;
+    waiter->port = vl_own_port((const struct sockaddr *)&newconn->local, (const struct sockaddr *)&newconn->remote);
     waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -496,9 +458,6 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
         newconn->grant.ticket.client = found->client;
         newconn->was_queued = newconn->queued_since_us != 0;
         pass_locked(newconn);
-    }
-    else if (own_port(newconn)) {
-        vl_duty_tell(vl_child.shm, VL_UNTIL_CALLS);
     }
 }
 
@@ -895,6 +854,7 @@ int vl_newconn_tick(apr_int64_t now_us)
     vl_waiters_lock();
     vl_waiters_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
     vl_waiters_refill_locked();
+    vl_waiters_let_calls_locked();
     vl_waiters_take_locked();
     vl_wheel_turn(here->wheel, now_us, expired_locked);
     /* The MPM has stopped accepting, because its connections or its threads are at their limit. */

@@ -91,8 +91,6 @@ void vl_newconn_pass_all(void);
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
 void vl_newconn_answer_all(void);
-/* Gives slots to queued connections that running requests wait for (vl_duty_call()). */
-void vl_newconn_let_calls(void);
 /* Returns the number of queued connections here. Takes no lock: it may have just changed. */
 apr_uint32_t vl_newconn_queued(void);
 /* Returns the number of connections here. Connections that the MPM has do not count. */

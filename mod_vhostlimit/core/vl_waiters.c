@@ -10,6 +10,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
 #include "core/vl_dispatch.h"
+#include "core/vl_duty.h"
 #include "core/vl_shm_child.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
@@ -25,11 +26,14 @@ typedef struct pool_t {
     apr_uint32_t *by_account;
 } pool_t;
 
+APR_RING_HEAD(own_ring_t, vl_waiter_t);
+
 static struct {
     pthread_mutex_t lock;           /* error-checking, so that a signal handler does not
                                      * hang in it, see vl_shm.c */
     vl_shm_t *shm;
     vl_queues_t *queues;            /* queued and deferred waiters */
+    struct own_ring_t *own;         /* those of clients on this machine */
     apr_uint32_t threads;
     pool_t requests, streams;       /* threads of the MPM, of mod_http2 */
 } here = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
@@ -40,6 +44,8 @@ void vl_waiters_child_init(apr_pool_t *pchild, vl_shm_t *shm,
 {
     here.shm = shm;
     here.queues = vl_fair_create(pchild, shm, accounts);
+    here.own = apr_palloc(pchild, sizeof(*here.own));
+    APR_RING_INIT(here.own, vl_waiter_t, own_link);
     here.threads = threads;
     here.requests.limit = threads > 1 ? threads / 2 : 1;
     here.streams.limit = workers * 5 / 6;
@@ -78,6 +84,22 @@ void vl_waiters_refill_locked(void)
     take_granted_locked();
 }
 
+/* The waiter has entered its queue. */
+static void note_own_locked(vl_waiter_t *waiter)
+{
+    if (!waiter->port)
+        return;
+    APR_RING_INSERT_TAIL(here.own, waiter, vl_waiter_t, own_link);
+    vl_duty_tell(here.shm, VL_UNTIL_CALLS);
+}
+
+/* The waiter has left its queue. */
+static void forget_own_locked(vl_waiter_t *waiter)
+{
+    if (waiter->port)
+        APR_RING_REMOVE(waiter, own_link);
+}
+
 /* Handles the result of counting a waiter that was just added to its queue. If it is not
  * counted, removes it and calls done(). A waiter that cannot be counted because of an error is not
  * refused here: the request decides (VhostLimitOnError). */
@@ -86,8 +108,49 @@ static void keep_if_counted_locked(vl_waiter_t *waiter, apr_status_t rv)
     if (rv == APR_SUCCESS)
         return;
     vl_fair_remove_waiter(here.queues, waiter);
+    forget_own_locked(waiter);
     waiter->done(waiter, NULL, APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_QUEUE
                                                         : VL_REASON_NONE);
+}
+
+static void dequeue_locked(vl_waiter_t *waiter)
+{
+    vl_fair_remove_waiter(here.queues, waiter);
+    forget_own_locked(waiter);
+    /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter less and
+     * release the slot. */
+    vl_slot_unwait(here.shm, waiter->account);
+}
+
+void vl_waiters_remove_locked(vl_waiter_t *waiter)
+{
+    dequeue_locked(waiter);
+    vl_slot_refill(here.shm, waiter->account);
+}
+
+/* Gives a slot to the waiter if a running request waits for it. A waiter without a client queue has left
+ * its queue. */
+static void let_call_locked(vl_waiter_t *waiter)
+{
+    vl_ticket_t ticket;
+
+    if (!waiter->port || !waiter->client_queue || !vl_duty_call(here.shm, waiter->port)
+        || vl_slot_ask(here.shm, waiter->account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
+        return;
+    vl_waiters_remove_locked(waiter);
+    ticket.client = waiter->client;
+    waiter->done(waiter, &ticket, VL_REASON_NONE);
+}
+
+void vl_waiters_let_calls_locked(void)
+{
+    vl_waiter_t *waiter, *next;
+
+    for (waiter = APR_RING_FIRST(here.own); waiter != APR_RING_SENTINEL(here.own, vl_waiter_t, own_link);
+         waiter = next) {
+        next = APR_RING_NEXT(waiter, own_link);
+        let_call_locked(waiter);
+    }
 }
 
 void vl_waiters_add_locked(vl_waiter_t *waiter)
@@ -95,6 +158,7 @@ void vl_waiters_add_locked(vl_waiter_t *waiter)
     apr_status_t rv;
 
     vl_fair_add_waiter(here.queues, waiter);
+    note_own_locked(waiter);
     rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
                          waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT, NULL);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
@@ -102,6 +166,7 @@ void vl_waiters_add_locked(vl_waiter_t *waiter)
         keep_if_counted_locked(waiter, rv);
     if (rv == APR_SUCCESS)
         take_granted_locked();
+    let_call_locked(waiter);
 }
 
 int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
@@ -113,32 +178,21 @@ int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
     if (rv == APR_SUCCESS)
         return 1;
     vl_fair_add_waiter(here.queues, waiter);
+    note_own_locked(waiter);
     if (APR_STATUS_IS_EINPROGRESS(rv))
         take_granted_locked();
     else if (!waiter->was_deferred)
         keep_if_counted_locked(waiter, rv);
+    let_call_locked(waiter);
     return 0;
 }
 
 void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
     vl_fair_add_first_waiter(here.queues, waiter);
+    note_own_locked(waiter);
     keep_if_counted_locked(waiter, vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
                                                    VL_WAIT_AGAIN, NULL));
-}
-
-static void dequeue_locked(vl_waiter_t *waiter)
-{
-    vl_fair_remove_waiter(here.queues, waiter);
-    /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter less and
-     * release the slot. */
-    vl_slot_unwait(here.shm, waiter->account);
-}
-
-void vl_waiters_remove_locked(vl_waiter_t *waiter)
-{
-    dequeue_locked(waiter);
-    vl_slot_refill(here.shm, waiter->account);
 }
 
 static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
@@ -199,8 +253,10 @@ static void deliver_grant_locked(const vl_ticket_t *granted)
     vl_ticket_t ticket = *granted;
     vl_waiter_t *waiter = vl_fair_pop_waiter(here.queues, &ticket, vl_slot_only_in_mpm(here.shm));
 
-    if (waiter)
+    if (waiter) {
+        forget_own_locked(waiter);
         waiter->done(waiter, &ticket, VL_REASON_NONE);
+    }
     else {
         waiter = vl_fair_first_waiter(here.queues, ticket.account);
         vl_slot_put_back(here.shm, &ticket, waiter ? waiter->since_us : 0);
@@ -292,6 +348,7 @@ static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
         && read(pfd.fd, &count, sizeof(count)) < 0)
         apr_sleep(1000);            /* another thread or process has read it */
     pthread_mutex_lock(&here.lock);
+    vl_waiters_let_calls_locked();
     vl_waiters_take_locked();
 }
 
@@ -324,14 +381,14 @@ static void wait_for_grant_locked(thread_waiter_t *tw)
     take_granted_locked();
 }
 
-int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port, int stream,
                     apr_int64_t timeout_us, vl_grant_t *grant)
 {
     pool_t *pool = stream ? &here.streams : &here.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
     thread_waiter_t tw = {
         .stream = stream,
-        .waiter = { .account = account, .client = *client, .since_us = since_us,
+        .waiter = { .account = account, .client = *client, .port = port, .since_us = since_us,
                     .deadline_us = since_us + timeout_us, .done = finish_wait_locked,
                     .in_mpm = 1 }
     };

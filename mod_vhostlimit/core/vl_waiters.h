@@ -52,7 +52,7 @@ apr_uint64_t vl_waiters_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 /* The same with vl_slot_pause(). */
 void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
-/* Queues a waiter. The caller has set account, since_us, deadline_us, done and may_defer.
+/* Queues a waiter. The caller has set account, port, since_us, deadline_us, done and may_defer.
  * done() may be called before this function returns. If the account's queue is full, a waiter
  * with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
  * and queued waiters; the difference is only which count they are in. Any other waiter is
@@ -68,7 +68,7 @@ void vl_waiters_put_back_locked(vl_waiter_t *waiter);
 void vl_waiters_remove_locked(vl_waiter_t *waiter);
 
 /* Blocks the calling thread until it gets a slot, is refused, or timeout_us has passed.
- * Without a slot and without a refusal, the waiter could not be counted. stream: the thread
+ * Without a slot and without a refusal, the waiter could not be counted. port: see vl_waiter_t. stream: the thread
  * is one of mod_http2. Streams wait like this when their site is at its own limits, and
  * over HTTP/2 where connections cannot be parked. Requests on kept-alive connections wait
  * like this where the MPM keeps a thread for each connection (worker, prefork). A grant
@@ -77,9 +77,12 @@ void vl_waiters_remove_locked(vl_waiter_t *waiter);
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
  * account. Takes the waiters lock. */
-int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port, int stream,
                     apr_int64_t timeout_us, vl_grant_t *grant);
 
+/* Gives slots to waiters that running requests wait for (vl_duty_call()). The acceptor calls it when it
+ * was woken, as by the sampler, and periodically. */
+void vl_waiters_let_calls_locked(void);
 /* Takes the grants of this child and hands them to its waiters. */
 void vl_waiters_take_locked(void);
 /* Moves deferred waiters to the queues that are not full. The acceptor calls it when

@@ -26,6 +26,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_headtime.h"
+#include "base/vl_own.h"
 #include "base/vl_pages.h"
 #include "base/vl_private.h"
 #include "core/vl_dispatch.h"
@@ -675,6 +676,11 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
               == APR_SUCCESS;
 }
 
+int vl_lease_port(const vl_lease_t *lease)
+{
+    return lease->waiter.port;
+}
+
 int vl_lease_ends_with_next(const vl_lease_t *lease)
 {
     return lease->account_known && vl_lease_credit(lease) <= (apr_int64_t)lease->estimate_us;
@@ -802,6 +808,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     const char *protocol = ap_get_protocol(c);
 
     lease->c = c;
+    lease->waiter.port = vl_own_port((struct sockaddr *)&c->local_addr->sa, (struct sockaddr *)&c->client_addr->sa);
     lease->sbh = c->sbh;
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;

@@ -314,6 +314,24 @@ vl_lease_t *vl_request_lease(const conn_t *conn)
     return conn->master ? conn->master->lease : conn->lease;
 }
 
+/* Returns the client's port if the client is on this machine, else 0. */
+static int own_port(const req_t *req)
+{
+    const vl_lease_t *lease = vl_request_lease(req->conn);
+
+    return lease ? vl_lease_port(lease) : 0;
+}
+
+/* Gets a slot for a request that a running one waits for. */
+static apr_status_t ask_call(const req_t *req, vl_grant_t *grant)
+{
+    int port = own_port(req);
+
+    return port && vl_duty_call(vl_child.shm, port)
+           ? vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, req->conn->master != NULL, &grant->ticket)
+           : APR_EAGAIN;
+}
+
 /* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many
  * threads or too many thread waiters (vl_waiters_wait()). A connection that has given back its
  * slot during its handshake always waits: it was granted the slot below these limits. */
@@ -328,8 +346,8 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
              && !vl_slot_occupy(vl_child.shm, req->account,
                                 occupies ? VL_OCCUPY_ASK : VL_OCCUPIED))
         return 0;
-    waited = vl_waiters_wait(req->account, &req->client, is_stream, conf->queue_timeout,
-                             grant);
+    waited = vl_waiters_wait(req->account, &req->client, own_port(req), is_stream,
+                             conf->queue_timeout, grant);
     if (occupies)
         vl_slot_unoccupy(vl_child.shm, req->account);
     if (waited && grant->holds && !is_stream
@@ -346,7 +364,7 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
  * connection has a lease. In this order:
  * 1. the streams of the connection are refused,
  * 2. the lease holds a slot,
- * 3. its site is below its own limits: a slot, above the number of slots if necessary,
+ * 3. its site is below its own limits, or it is a call: a slot, above the number of slots if necessary,
  * 4. it waits with its thread,
  * 5. it may not wait: a refusal. */
 static void get_stream_slot(req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
@@ -365,16 +383,9 @@ static void get_stream_slot(req_t *req, const vl_conf_t *conf, vl_grant_t *grant
         vl_waiters_end(&grant->ticket, NULL);
     }
     grant->holds = vl_slot_ask(vl_child.shm, req->account, VL_ASK_FORCED, 1, &grant->ticket)
-                   == APR_SUCCESS;
+                   == APR_SUCCESS || ask_call(req, grant) == APR_SUCCESS;
     if (!grant->holds && !wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
-}
-
-/* Returns the client's port if the client is on this machine, else 0. */
-static int own_port(const conn_rec *c)
-{
-    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr)
-           ? c->client_addr->port : 0;
 }
 
 /* Returns 1 if a thread of mod_http2 or of worker runs the request: the MPM's threads of the child
@@ -390,14 +401,13 @@ static apr_status_t get_free_slot(const req_t *req, vl_grant_t *grant)
 {
     vl_lease_t *lease = vl_request_lease(req->conn);
     apr_status_t rv = APR_SUCCESS;
-    int port;
 
     if (req->conn->master)
         grant->waited_us = vl_lease_take_wait(lease);
     if (!vl_lease_resume(lease, takes_no_thread(req), &grant->ticket)) {
         rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &grant->ticket);
-        if (APR_STATUS_IS_EAGAIN(rv) && (port = own_port(req->r->connection)) && vl_duty_call(vl_child.shm, port))
-            rv = vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, 0, &grant->ticket);
+        if (APR_STATUS_IS_EAGAIN(rv))
+            rv = ask_call(req, grant);
         if (rv == APR_SUCCESS)
             vl_lease_renew(lease);
     }
@@ -606,7 +616,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     if (req->state == REQ_RUNNING)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
                        is_stream ? -1 : vl_socket_of(req->r->connection),
-                       own_port(req->r->connection), is_stream ? vl_lease_workers_wait : NULL);
+                       own_port(req), is_stream ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }
 

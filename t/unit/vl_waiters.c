@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and connections that wait for a slot: grants, refusals and timeouts. */
 #include "segment.h"
+#include "core/vl_duty.h"
 #include "core/vl_fair.h"
 #include "core/vl_waiters.h"
 
@@ -26,7 +27,7 @@ static vl_grant_t wait_with_thread(int stream)
 {
     vl_grant_t grant = { 0 };
 
-    if (!vl_waiters_wait(a, &no_client, stream, WAIT_US, &grant))
+    if (!vl_waiters_wait(a, &no_client, 0, stream, WAIT_US, &grant))
         abort();
     return grant;
 }
@@ -68,7 +69,7 @@ static void one_account_leaves_threads(void)
         abort();
     while (!metrics(shm, a).waiting)
         apr_sleep(100);
-    waited = vl_waiters_wait(a, &no_client, 0, WAIT_US, &grant);
+    waited = vl_waiters_wait(a, &no_client, 0, 0, WAIT_US, &grant);
     pthread_join(thread, NULL);
     ok(!waited && !grant.refused, "of two threads one may wait");
     ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are counted apart");
@@ -131,6 +132,40 @@ static void enqueue_crowd(vl_ticket_t *ret_ticket)
         vl_waiters_add_locked(&crowd[i]);
     }
     vl_waiters_unlock();
+}
+
+/* A request waits that a running one of the same account, with a concurrency of 1, waits for. */
+static void calls_go_ahead(void)
+{
+    vl_ticket_t ticket;
+
+    begin(4);
+    a = account_with(shm, "b", limits_of(VL_MODE_ON, 1, 10));
+    if (!enter(shm, a, &ticket))
+        abort();
+    memset(&results, 0, sizeof(results));
+    memset(crowd, 0, sizeof(crowd));
+    crowd[0].account = crowd[1].account = a;
+    crowd[0].done = crowd[1].done = record;
+    crowd[1].port = 40000;
+    vl_waiters_lock();
+    vl_waiters_add_locked(&crowd[0]);
+    vl_waiters_add_locked(&crowd[1]);
+    vl_waiters_let_calls_locked();
+    ok(!results.n && vl_duty_was_told(shm, VL_UNTIL_CALLS), "the sampler is told of a client on this machine");
+    vl_duty_note_call(shm, 40000, a);
+    vl_waiters_let_calls_locked();
+    ok(results.n == 1 && results.waiters[0] == &crowd[1] && !results.reasons[0],
+       "a call goes ahead as soon as it is known to be one");
+    vl_waiters_put_back_locked(&crowd[1]);
+    ok(results.n == 1, "a new connection that could not use its slot waits again");
+    vl_waiters_remove_locked(&crowd[1]);
+    vl_waiters_add_locked(&crowd[1]);
+    ok(results.n == 2 && results.waiters[1] == &crowd[1], "a known call does not wait");
+    vl_waiters_remove_locked(&crowd[0]);
+    vl_waiters_unlock();
+    vl_slot_end(shm, &ticket, NULL);
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void beyond_the_queue(void)
@@ -310,6 +345,7 @@ int main(void)
     thread_waiters_are_granted();
     one_account_leaves_threads();
     uncounted_requests_are_not_refused();
+    calls_go_ahead();
     others_see_the_waiters();
     return tap_done();
 }

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/vl_own.h"
+
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFRESH_US (60 * (apr_int64_t)1000000)
+
+typedef struct table_t {
+    size_t n;
+    struct in6_addr address[];          /* sorted */
+} table_t;
+
+static struct {
+    table_t *table;                     /* atomic */
+    table_t *before;                    /* a thread may still read it; freed at the next reading */
+    apr_int64_t read_us;
+} own;
+
+/* Returns the port, and the address as one of IPv6. Returns 0 for another family. */
+static int address_of(const struct sockaddr *sa, struct in6_addr *ret_address)
+{
+    const struct sockaddr_in *sin = (const void *)sa;
+    const struct sockaddr_in6 *sin6 = (const void *)sa;
+
+    if (sa->sa_family == AF_INET6) {
+        *ret_address = sin6->sin6_addr;
+        return ntohs(sin6->sin6_port);
+    }
+    if (sa->sa_family != AF_INET)
+        return 0;
+    memset(ret_address, 0, sizeof(*ret_address));
+    memset(ret_address->s6_addr + 10, 0xff, 2);
+    memcpy(ret_address->s6_addr + 12, &sin->sin_addr, 4);
+    return ntohs(sin->sin_port);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct in6_addr));
+}
+
+static table_t *read_table(void)
+{
+    struct ifaddrs *all, *each;
+    table_t *table;
+    size_t most = 0;
+
+    if (getifaddrs(&all))
+        return NULL;
+    for (each = all; each; each = each->ifa_next)
+        most++;
+    table = calloc(1, sizeof(*table) + most * sizeof(table->address[0]));
+    for (each = all; table && each; each = each->ifa_next) {
+        if (!each->ifa_addr || (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6))
+            continue;
+        (void)address_of(each->ifa_addr, &table->address[table->n++]);
+    }
+    freeifaddrs(all);
+    if (table)
+        qsort(table->address, table->n, sizeof(table->address[0]), compare);
+    return table;
+}
+
+void vl_own_refresh(apr_int64_t now_us)
+{
+    table_t *table;
+
+    if (own.table && now_us - own.read_us < REFRESH_US)
+        return;
+    own.read_us = now_us;
+    table = read_table();
+    if (!table)
+        return;
+    free(own.before);
+    own.before = own.table;
+    __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
+}
+
+int vl_own_port(const struct sockaddr *local, const struct sockaddr *remote)
+{
+    const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
+    struct in6_addr to, from;
+    int port = address_of(remote, &from);
+
+    if (!port)
+        return 0;
+    if ((address_of(local, &to) && !compare(&to, &from)) || IN6_IS_ADDR_LOOPBACK(&from)
+        || (IN6_IS_ADDR_V4MAPPED(&from) && from.s6_addr[12] == 127))
+        return port;
+    return table && bsearch(&from, table->address, table->n, sizeof(from), compare) ? port : 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_OWN_H
+#define VL_OWN_H
+
+/* The addresses of this machine. A client that has one of them runs here, and may be a page of this
+ * server. It need not be the address that it has connected to: the kernel connects to 127.0.1.1
+ * from 127.0.0.1, and to a further address of an interface from the first one.
+ *
+ * Owns the table of addresses of this process. No lock: one thread calls vl_own_refresh(), any thread
+ * vl_own_port(). */
+
+#include <sys/socket.h>
+
+#include <apr.h>
+
+/* Reads the addresses, if that was not done in the last minute. Child: at its start, and the acceptor's
+ * tick. */
+void vl_own_refresh(apr_int64_t now_us);
+/* Returns the client's port if the client is on this machine, else 0. */
+int vl_own_port(const struct sockaddr *local, const struct sockaddr *remote);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is a client on this machine? */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <string.h>
+
+#include "tap.h"
+#include "base/vl_own.h"
+
+static struct sockaddr_storage address(const char *text)
+{
+    struct sockaddr_storage ss = { 0 };
+    struct sockaddr_in *sin = (void *)&ss;
+    struct sockaddr_in6 *sin6 = (void *)&ss;
+
+    if (strchr(text, ':')) {
+        ss.ss_family = AF_INET6;
+        inet_pton(AF_INET6, text, &sin6->sin6_addr);
+        sin6->sin6_port = htons(4000);
+    }
+    else {
+        ss.ss_family = AF_INET;
+        inet_pton(AF_INET, text, &sin->sin_addr);
+        sin->sin_port = htons(4000);
+    }
+    return ss;
+}
+
+static int port(const char *local, const char *remote)
+{
+    struct sockaddr_storage to = address(local), from = address(remote);
+
+    return vl_own_port((struct sockaddr *)&to, (struct sockaddr *)&from);
+}
+
+/* Returns 1 if the table has each address of this machine. */
+static int knows_all(void)
+{
+    struct sockaddr_storage to = address("192.0.2.1"), from;
+    struct ifaddrs *all, *each;
+    char text[INET6_ADDRSTRLEN];
+    int knows = 1;
+
+    if (getifaddrs(&all))
+        return 0;
+    for (each = all; each; each = each->ifa_next) {
+        if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET)
+            continue;
+        inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr, text, sizeof(text));
+        from = address(text);
+        knows = knows && vl_own_port((struct sockaddr *)&to, (struct sockaddr *)&from) == 4000;
+    }
+    freeifaddrs(all);
+    return knows;
+}
+
+int main(void)
+{
+    struct sockaddr_storage other = { .ss_family = AF_UNIX };
+
+    ok(port("192.0.2.1", "192.0.2.1") == 4000 && port("2001:db8::1", "2001:db8::1") == 4000, "the same address");
+    ok(port("127.0.1.1", "127.0.0.1") == 4000 && port("192.0.2.1", "127.0.0.1") == 4000, "from 127.0.0.1 to another address");
+    ok(port("2001:db8::1", "::1") == 4000 && port("::ffff:192.0.2.1", "::ffff:127.0.0.1") == 4000
+       && port("::ffff:192.0.2.1", "192.0.2.1") == 4000, "over IPv6");
+    ok(!port("192.0.2.1", "198.51.100.77") && !port("2001:db8::1", "2001:db8::ffff"), "another address is not known yet");
+    vl_own_refresh(1);
+    vl_own_refresh(61000001);
+    vl_own_refresh(122000002);
+    ok(knows_all(), "each address of this machine");
+    ok(!port("192.0.2.1", "198.51.100.77") && !port("2001:db8::1", "2001:db8::ffff"), "no other address");
+    ok(!vl_own_port((struct sockaddr *)&other, (struct sockaddr *)&other), "no other family");
+    return tap_done();
+}
