@@ -35,7 +35,7 @@ names() { # <page> <number> <regex>
 
 start_with_guide() { # <mpm>
   awk '/^```/ { inside = !inside && $0 == "```apache"; next } inside' "$SYMPTOMS/index.md" |
-    sed "s,/var/log/apache2/,$HTTPD_ROOT/logs/,; /^Listen/d" >"$BATS_TEST_TMPDIR/guide.conf"
+    sed "s,/var/log/apache2/,$HTTPD_ROOT/logs/," >"$BATS_TEST_TMPDIR/guide.conf"
   start_httpd -n -m "$1" -l status -l authz_host -x "Include \"$BATS_TEST_TMPDIR/guide.conf\"" \
     -v 'b Redirect 503 /busy' -v 'b Redirect 508 /limit'
 }
