@@ -234,12 +234,21 @@ int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
 {
     apr_uint32_t call = caller == VL_NO_ACCOUNT ? VL_CALL_OF_UNKNOWN : caller + 1;
 
-    return !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
+    const int is_new = !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
+
+    __atomic_add_fetch(&shm->sampler->known_calls, (apr_uint32_t)is_new, __ATOMIC_RELEASE);
+    return is_new;
 }
 
 void vl_duty_forget_call(vl_shm_t *shm, int port)
 {
-    __atomic_store_n(&shm->sampler->calls[port], 0, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&shm->sampler->calls[port], 0, __ATOMIC_ACQ_REL))
+        __atomic_sub_fetch(&shm->sampler->known_calls, 1, __ATOMIC_RELEASE);
+}
+
+int vl_duty_knows_calls(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->sampler->known_calls, __ATOMIC_ACQUIRE) > 0;
 }
 
 apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)

@@ -84,6 +84,7 @@ typedef struct vl_sampler_state_t {
     apr_uint32_t sleeps;            /* futex: the vl_until_e that it sleeps for, 0 while it works */
     int told[VL_UNTIL_COUNT];       /* see vl_duty_tell(); atomic */
     vl_spent_t spent[VL_SPENT_MAX];
+    apr_uint32_t known_calls;       /* ports in `calls`; atomic */
     apr_uint32_t calls[65536];      /* of each port: see vl_duty_call(); atomic */
 } vl_sampler_state_t;
 
@@ -158,10 +159,12 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
  * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
  * the account, or VL_NO_ACCOUNT if several may have called.
  * vl_duty_forget_call(): it does not see it any more.
+ * vl_duty_knows_calls(): returns 0 if there is none.
  * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
  * None takes a lock. */
 int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller);
 void vl_duty_forget_call(vl_shm_t *shm, int port);
+int vl_duty_knows_calls(const vl_shm_t *shm);
 #define VL_CALL_OF_UNKNOWN ((apr_uint32_t)-1)
 apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port);
 /* Sampler: adds to what the account was charged for the back end at this address. *entry: where,

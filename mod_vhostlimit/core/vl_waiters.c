@@ -146,6 +146,8 @@ void vl_waiters_let_calls_locked(void)
 {
     vl_waiter_t *waiter, *next;
 
+    if (!vl_duty_knows_calls(here.shm))
+        return;
     for (waiter = APR_RING_FIRST(here.own); waiter != APR_RING_SENTINEL(here.own, vl_waiter_t, own_link);
          waiter = next) {
         next = APR_RING_NEXT(waiter, own_link);
