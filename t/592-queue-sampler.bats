@@ -23,7 +23,8 @@ start_master() {
     done
   } >"$root/conf"
   "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf" 3>&- 4>&- </dev/null >"$root/out" 2>&1
-  wait_until 10 test -S "$root/shared"
+  has_workers() { (($(pgrep -cP "$(<"$root/pid")" -f 'pool (a|b|shared)$') == 3 * ${POOL:-24})); }
+  wait_until 10 has_workers
 }
 
 stop_master() {
@@ -119,9 +120,20 @@ pool_ms() { # <pool>
 
 backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 
-@test "the CPU time of each pool of one PHP-FPM master is charged to its site" {
+# Moves processes into the cgroup of a vhost, where the kernel has one.
+move_to() { # <vhost> <pid>...
+  local pid dir
+  while read -r dir; do
+    for pid in "${@:2}"; do echo "$pid" >"$dir/cgroup.procs"; done
+  done < <(cgroup_dirs "$(httpd_cgroup)/$1.test")
+}
+
+@test "the CPU time of each pool of one PHP-FPM master is charged to its site, whatever cgroups its workers are in" {
   start_with_pools a b
   local i used
+  # shellcheck disable=SC2046  # process IDs
+  move_to b $(workers_of a)
+  move_to a "$(workers_of b | sed -n 1p)"
   begin_sleepers b s1 s2
   for i in 1 2 3 4 5 6; do is "$(get a '/burn.php?ms=300')" 200; done
   wake_up s1 s2
@@ -283,6 +295,34 @@ start_with_ways() { # [start_httpd argument]...
   like "$(answer_body)" 'Service Unavailable' "no slot is free"
   wake_up one two
   is "$(access_log a | awk '/err/' | wc -l)" 0 "no request of its own"
+}
+
+@test "the PHP page for a request that ends before its admission takes a slot, and is charged to the site" {
+  local state page_pid
+  for state in dormant engaged; do
+    [[ $state == dormant ]] || stay_engaged
+    start_with_pools a b -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 400 /burn.php?ms=1500'
+    in_background page packets 'GET /page.html HTTP/1.1\r\nHost: a.test/x\r\n\r\n'
+    wait_until 10 status_is a running 1
+    wait "$page_pid"
+    has_paid() { (($(backend_ms a) >= 1000)); }
+    wait_until 10 has_paid || fail "$state: $(backend_ms a) ms charged"
+    is "$(status_of a requests)" 1 "$state: requests counted"
+    stop_master
+    stop_httpd
+  done
+}
+
+@test "a back end whose processes cannot be seen is named by the log, and counted for doctor" {
+  local pid
+  POOL=2 start_with_pools a b
+  mkdir "$HTTPD_ROOT/empty"
+  for pid in "$(<"$HTTPD_ROOT/fpm/pid")" $(workers_of a); do mount --bind "$HTTPD_ROOT/empty" "/proc/$pid"; done
+  begin_sleepers a one
+  wait_until 20 error_log_has "VL0078.*$HTTPD_ROOT/fpm/a,"
+  is "$(status_json | jq .sampler.unfound)" 1
+  umount "/proc/$(<"$HTTPD_ROOT/fpm/pid")"
+  wake_up one
 }
 
 @test "a sampler that has died is started again, and none is left when the server stops" {

@@ -397,6 +397,30 @@ static int admit_error_page(request_rec *r, req_t *req)
     return DECLINED;
 }
 
+/* Returns 1 if the request, an error page, is that of one which has ended before req_admit(). */
+static int is_of_ended(const request_rec *r, const conn_t *conn, const vl_conf_t *conf)
+{
+    const request_rec *first = r;
+
+    while (first->prev)
+        first = first->prev;
+    return first != r && !r->main && conn && conn->seen != first && vl_request_is_limited(conf)
+           && !(conf->exempt && vl_seen_is_exempt((request_rec *)r, conn->sent));
+}
+
+/* The same for a request that has ended before its admission. */
+static int admit_early_page(request_rec *r, conn_t *conn, const vl_conf_t *conf)
+{
+    req_t *req = vl_request_make(r, conn, REQ_REFUSED);
+
+    req->account = vl_accounts_find(vl_child.shm, conf, r->hostname);
+    apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
+    if (vl_request_admit_early(req, conf))
+        return DECLINED;
+    refuse_uncounted(req);
+    return conf->status_code;
+}
+
 /* fixups hook, the last one before the handler of the request, or of its internal
  * redirect.  From here on the thread starts programs in the sandbox of the site.  Programs
  * that authenticate have run before, outside of it: the server's administrator has chosen
@@ -423,6 +447,8 @@ static int req_fixups(request_rec *r)
         return DECLINED;
     if (r->prev && req && req->state == REQ_REFUSED && conf->mode == VL_MODE_ON)
         return admit_error_page(r, req);
+    if (!req && is_of_ended(r, conn, conf))
+        return admit_early_page(r, conn, conf);
     if (req && req->state == REQ_LISTED)
         vl_duty_tell(vl_child.shm, VL_UNTIL_ENGAGED);
     if (req && vl_request_is_counted(req))

@@ -731,6 +731,27 @@ void vl_request_charge_refusal(const req_t *req)
         charge_part(req->account, &req->client, (apr_uint64_t)req->cpu_us, 1);
 }
 
+int vl_request_admit_early(req_t *req, const vl_conf_t *conf)
+{
+    vl_admission_t *adm = &req->admission;
+    vl_grant_t grant;
+
+    if (!vl_request_list(req, conf)) {
+        grant = take_grant(req->conn, req->account);
+        vl_request_unoccupy(&grant);
+        if (!grant.holds && vl_slot_ask(vl_child.shm, req->account, VL_ASK_NEW, 0, &adm->ticket) != APR_SUCCESS)
+            return 0;
+        if (grant.holds)
+            adm->ticket = grant.ticket;
+        adm->entered = 1;
+        req->waited_us = grant.waited_us;
+        vl_slot_begin(vl_child.shm, grant.waited_us, adm);
+        vl_request_begin(req, conf);
+    }
+    req->conn->is_counted_early = 1;
+    return 1;
+}
+
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf)
 {
     conn_t *conn = req->conn;

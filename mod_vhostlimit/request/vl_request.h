@@ -183,6 +183,9 @@ void vl_request_go_on(req_t *req);
 void vl_request_end(req_t *req);
 /* Charges a request that was refused without a slot. After vl_request_stop_clock(). */
 void vl_request_charge_refusal(const req_t *req);
+/* Gives a slot to the error page of a request that was answered before it was admitted, and counts the request.
+ * Returns 0 if no slot is free. */
+int vl_request_admit_early(req_t *req, const vl_conf_t *conf);
 /* Counts and charges a request that was answered before it was admitted. */
 void vl_request_ended_early(req_t *req, const vl_conf_t *conf);
 /* Returns 1 if the request is counted and has not ended. */
