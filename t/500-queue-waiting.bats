@@ -65,7 +65,7 @@ waits_and_is_served_on() { # <mpm>
 @test "a client that closes while its request is queued is no longer counted" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
-  begin_request gone a /page.html --max-time 1
+  begin_request gone a /page.html --max-time 1 -H 'Via: 1.1 proxy'
   settles a waiting 1
   is "$(answer_of gone)" 000
   line_up a /sub/

@@ -8,6 +8,9 @@ load lib/live
 load lib/tls
 load lib/clock
 
+# Without this line a client on this machine that closes soon has started a job.
+VIA='Via: 1.1 proxy\r\n'
+
 # Opens connections, each of which ends with the step after its request has been sent.
 leave() { # <number> <step> <text>
   local n pids=()
@@ -21,7 +24,7 @@ ran() { find "$HTTPD_ROOT/hold" -name 'ran-*.in' | wc -l; }   # how often the pr
 nothing_runs_on() { # <mpm> <step>
   start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
   hold_request one
-  leave 25 "$2" 'GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  leave 25 "$2" "GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n$VIA\r\n"
   settles a waiting 0
   is "$(status_of a gone) $(status_of a deferred)" '25 0'
   begin_request live a /page.html
@@ -38,6 +41,20 @@ nothing_runs_on() { # <mpm> <step>
 
 @test "event: requests of clients that reset their connection leave the queue and do not run" {
   nothing_runs_on event @reset
+}
+
+served_all_the_same() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  leave 3 @close 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  time_passes 200
+  is "$(status_of a waiting) $(status_of a gone)" '3 0'
+  release_request one
+  settles a requests 4
+}
+
+@test "on each MPM a complete request of a program on this machine that closes soon is served" {
+  on_each_mpm served_all_the_same
 }
 
 @test "a keep-alive connection whose client closes leaves the queue" {
@@ -79,7 +96,7 @@ half_closed_at_server() { # <number>
   requires cc
   start_with_clock 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
   hold_request one
-  half_closed new 'GET /page.html HTTP/1.1'
+  half_closed new "GET /page.html HTTP/1.1\r\n${VIA%????}"
   half_closed old 'GET /page.html HTTP/1.0'
   settles a waiting 2
   # A client that has been queued for less than 10 ms is not checked.
@@ -101,7 +118,7 @@ half_closed_at_server() { # <number>
   hold_request one; hold_request two s
   begin_request first a /page.html
   settles a waiting 1
-  leave 5 @close 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  leave 5 @close "GET / HTTP/1.1\r\nHost: a.test\r\n$VIA\r\n"
   settles a gone 5
   is "$(status_of a waiting) $(status_of a deferred)" '1 0'
   repeat 3 tls_packets "$(client_hello s.test)" @100 @close

@@ -325,6 +325,7 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     address_of(&remote_sa, remote, addr_len);
     ret_found->tls = peek.tls;
     ret_found->http11 = peek.http11;
+    ret_found->forwarded = peek.forwarded || peek.proxy_length;
     identify(bytes, (apr_size_t)n, result != VL_PEEK_MORE, &local_sa, &remote_sa, &peek,
              ret_found);
     /* Where it is not allowed, httpd answers the preface as a wrong request. */

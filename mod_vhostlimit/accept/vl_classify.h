@@ -30,6 +30,7 @@ typedef struct vl_classified_t {
     int tls, http2;
     int http11;                     /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
+    int forwarded;                  /* see vl_peek.h; 1 also with a PROXY header */
     int acme;                       /* a validation of ACME, which does not wait */
     vl_client_id_t client;          /* set if its site is On */
     apr_size_t bytes;               /* of an incomplete head ... */

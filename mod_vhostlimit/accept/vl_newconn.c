@@ -53,6 +53,9 @@
 #define WATCH_CLOSE_US 100000
 /* A connection that was queued for longer is checked for a client that has gone. */
 #define PROBE_US 10000
+/* A program on this machine that closes its connection sooner does not wait for the response: WordPress
+ * starts its jobs so, and closes after 10 ms or a second. */
+#define STARTS_JOB_US (2 * APR_USEC_PER_SEC)
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
  * in each. The others are refused later. So a flood beyond the queue costs a bounded
  * part of the CPU time, however large it is. */
@@ -147,6 +150,9 @@ struct vl_newconn_t {
     vl_grant_t grant;
     vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
+    int may_start_job;              /* its client is a program on this machine and no proxy, and
+                                     * its request is complete */
+    int starts_job;                 /* the client has closed, and its request is served all the same */
     socklen_t addr_len;             /* length of local and of remote */
     struct sockaddr_storage local, remote;
 };
@@ -503,6 +509,16 @@ static void clear_grant(vl_newconn_t *newconn)
 
 /* --- clients that have gone: see vl_client.h ------------------------------ */
 
+/* Returns 1 if the client has gone, and its request is not to be served. */
+static int is_gone(vl_newconn_t *newconn, apr_uint32_t events)
+{
+    newconn->starts_job |= newconn->may_start_job && (events & EPOLLRDHUP)
+                           && vl_clock_us() - newconn->waiter.since_us < STARTS_JOB_US;
+    /* After a reset httpd would not read the request. */
+    return (!newconn->starts_job || (events & (EPOLLHUP | EPOLLERR)))
+           && vl_client_is_gone(&newconn->client, newconn->fd, events);
+}
+
 /* The client of a connection in QUEUED or FOR_MPM has gone: counts it, returns its grant
  * or leaves the queue, and closes the connection. */
 static void drop_gone_locked(vl_newconn_t *newconn)
@@ -526,8 +542,7 @@ static vl_newconn_t *first_for_mpm_locked(void)
 
     while ((newconn = first_locked(FOR_MPM)) && newconn->was_queued
            && vl_clock_us() - newconn->waiter.since_us > PROBE_US
-           && vl_client_is_gone(&newconn->client, newconn->fd,
-                                vl_client_events(newconn->fd)))
+           && is_gone(newconn, vl_client_events(newconn->fd)))
         drop_gone_locked(newconn);
     return newconn;
 }
@@ -655,7 +670,10 @@ static void admit_locked(vl_newconn_t *newconn, const vl_classified_t *found)
     newconn->ready = !found->tls && !found->http2;
     newconn->client.tls = found->tls;
     newconn->client.http11 = found->http11 && !found->http2;
-    newconn->client.probed = 0;
+    newconn->client.probed = newconn->starts_job = 0;
+    newconn->may_start_job = newconn->ready && !found->forwarded
+                             && vl_own_port((const struct sockaddr *)&newconn->local,
+                                            (const struct sockaddr *)&newconn->remote);
     request_slot_locked(newconn, conf, found);
 }
 
@@ -778,7 +796,7 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
             close_locked(newconn);
         break;
     case QUEUED:
-        if (vl_client_is_gone(&newconn->client, newconn->fd, events))
+        if (is_gone(newconn, events))
             drop_gone_locked(newconn);
         break;
     default:

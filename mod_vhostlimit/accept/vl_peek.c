@@ -171,6 +171,19 @@ static int is_odd(const unsigned char *line, apr_size_t len)
                && !strncasecmp((const char *)line, "Host", 4));
 }
 
+/* Returns 1 for a line that a proxy adds. */
+static int is_forwarded(const unsigned char *line, apr_size_t len)
+{
+    static const char *const names[] = { "X-Forwarded-For:", "Forwarded:", "Via:" };
+    apr_size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (len > strlen(names[i]) && !strncasecmp((const char *)line, names[i], strlen(names[i])))
+            return 1;
+    }
+    return 0;
+}
+
 static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
 {
     vl_peek_e result = host->at ? keep_host(peek, host->at, host->len) : VL_PEEK_NO_HOST;
@@ -211,6 +224,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         }
         else {
             odd |= is_odd(in.at, len);
+            peek->forwarded |= is_forwarded(in.at, len);
         }
         in.len -= len + 1;
         in.at = end + 1;
@@ -341,7 +355,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
     ret_peek->tls = ret_peek->acme = 0;
-    ret_peek->http11 = ret_peek->is_plain = 0;
+    ret_peek->http11 = ret_peek->is_plain = ret_peek->forwarded = 0;
     ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;

@@ -27,6 +27,7 @@ typedef struct vl_peek_t {
     int is_plain;                   /* the target is a path, with at most one Host line and no
                                      * folded line: host is the one that httpd finds */
     int http11;                     /* the protocol is HTTP/1.1 */
+    int forwarded;                  /* a proxy says that it sends the request for another client */
     apr_size_t proxy_length;        /* bytes of the PROXY header; 0: there is none */
     unsigned char client[16];       /* the address in a PROXY header ... */
     apr_size_t client_length;       /* ... 4 or 16 bytes; 0: there is none */

@@ -54,6 +54,9 @@ static int grows(const void *bytes, apr_size_t len)
 
 static void request_lines(void)
 {
+    ok(asks("GET / HTTP/1.1\r\nvia: 1.1 proxy\r\n\r\n", NULL) && found.forwarded
+       && asks("GET / HTTP/1.1\r\nX-Forwarded-For:\t::1\r\n\r\n", NULL) && found.forwarded, "a proxy says that it is one");
+    ok(asks("GET /Via: HTTP/1.1\r\nX-Via: a\r\nVia\r\n\r\n", NULL) && !found.forwarded, "a client does not");
     ok(asks("GET /.well-known/acme-challenge/x HTTP/1.1\r\n\r\n", NULL) && found.acme,
        "a validation of ACME");
     ok(asks("GET /.well-known/acme-challenge HTTP/1.1\r\n\r\n", NULL) && !found.acme,
