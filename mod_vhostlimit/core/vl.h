@@ -2,7 +2,7 @@
 #ifndef VL_H
 #define VL_H
 
-/* Types shared by all layers: modes, verdicts, reasons, limits. The core (libvlcore in
+/* Types shared by all layers: modes, reasons, limits. The core (libvlcore in
  * Makefile.am) depends on APR and the kernel, never on httpd. No state, no lock. */
 
 #include <apr.h>
@@ -16,12 +16,7 @@ typedef enum {
 } vl_mode_e;
 
 typedef enum {
-    VL_PASS,
-    VL_REFUSE
-} vl_verdict_e;
-
-typedef enum {
-    VL_REASON_NONE,
+    VL_REASON_NONE,         /* it is not refused */
     VL_REASON_CONCURRENCY,  /* VhostLimitConcurrency is reached */
     VL_REASON_QUEUE,        /* VhostLimitQueue is reached */
     VL_REASON_TIMEOUT,      /* the queue timeout of VhostLimitQueue has passed */

@@ -148,6 +148,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     const vl_queue_t *q = &shm->queue;
     const vl_queue_head_t *head = q->head;
     const vl_standing_t s = vl_fair_standing(q, account);
+    const apr_uint32_t concurrency = vl_fair_limits(q, account).concurrency;
     int limited = ask == VL_ASK_NEW || ask == VL_ASK_LEASE || ask == VL_ASK_FORCED;
 
     if (limited && !s.within_bounds)
@@ -164,6 +165,9 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
         return vl_admit_is_overrun(shm) ? VL_NO_SLOT : VL_ADMITTED;
     case VL_ASK_FORCED:
         return VL_ADMITTED;
+    case VL_ASK_ENTER:
+        return concurrency && q->accounts[account].running >= concurrency ? VL_NOT_BY_LIMITS
+                                                                          : VL_ADMITTED;
     case VL_ASK_ERROR_PAGE:
         if (head->heap.length)
             return VL_NOT_BEFORE_OTHERS;
@@ -341,30 +345,6 @@ void vl_admit_capacity(vl_shm_t *shm, vl_capacity_t *ret_capacity)
 }
 
 /* --- without the segment ------------------------------------------------------ */
-
-vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
-{
-    static const vl_decision_t pass = { VL_PASS, VL_REASON_NONE };
-    static const vl_decision_t full = { VL_REFUSE, VL_REASON_CONCURRENCY };
-
-    if (limits->concurrency && running >= limits->concurrency)
-        return full;
-    return pass;
-}
-
-vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
-                              int *ret_waits)
-{
-    vl_decision_t decision = vl_admit_decide(limits, running);
-
-    *ret_waits = 0;
-    if (decision.verdict == VL_PASS || !limits->queue)
-        return decision;
-    *ret_waits = running - limits->concurrency < limits->queue;
-    decision.verdict = *ret_waits ? VL_PASS : VL_REFUSE;
-    decision.reason = *ret_waits ? VL_REASON_NONE : VL_REASON_QUEUE;
-    return decision;
-}
 
 apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t slots,
                                   apr_uint32_t random)

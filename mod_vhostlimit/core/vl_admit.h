@@ -12,6 +12,7 @@
  *   the dispatcher       | (in the queue: vl_fair.h)  | yes   | vl_admit_thread()
  *   VL_ASK_LEASE         | yes        | -          | twice the number, while others wait | -
  *   VL_ASK_FORCED        | yes        | -          | -         | -
+ *   VL_ASK_ENTER         | concurrency | -         | -         | -
  *   VL_ASK_ERROR_PAGE    | -          | yes        | one free  | -
  *   VL_ASK_CALL          | -          | -          | as many as there are callers | -
  *
@@ -31,16 +32,12 @@
 #include "core/vl_fair.h"
 #include "core/vl_shm.h"
 
-typedef struct vl_decision_t {
-    vl_verdict_e verdict;
-    vl_reason_e reason;     /* VL_REASON_NONE for VL_PASS */
-} vl_decision_t;
-
 /* What asks for a slot. */
 typedef enum {
     VL_ASK_NEW,             /* a request or a new connection, which can also wait */
     VL_ASK_LEASE,           /* the next request of a connection whose lease has credit */
     VL_ASK_FORCED,          /* a request that cannot wait */
+    VL_ASK_ENTER,           /* the same, in a site without a queue, or in mode DryRun */
     VL_ASK_ERROR_PAGE,      /* the answer to a refused request */
     VL_ASK_CALL             /* a request that another running request waits for */
 } vl_ask_e;
@@ -102,15 +99,6 @@ typedef struct vl_capacity_t {
 void vl_admit_capacity(vl_shm_t *shm, vl_capacity_t *ret_capacity);
 
 /* --- without the segment and its lock --------------------------------------- */
-
-/* Returns the decision about a request that cannot be queued. running: number of running
- * requests of the account, without this one. */
-vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running);
-/* Returns what mode On would decide about a request in mode DryRun. There, requests that On
- * would queue run as well: they are those above the concurrency. *ret_waits is 1 if On
- * would queue this one. */
-vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
-                              int *ret_waits);
 
 /* Returns 1 if an account that holds `held` units of a resource may take one more while
  * `left` units are free. */

@@ -294,22 +294,20 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
     metrics->refused_timeout += reason == VL_REASON_TIMEOUT;
 }
 
-static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
+/* Returns why mode On would refuse the request, and counts what On would do. Requests that it would
+ * queue run as well: they are those above the concurrency. */
+static vl_reason_e decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account,
+                                        const vl_limits_t *limits, vl_reason_e reason)
 {
-    account_t *a = &shm->accounts[account];
-    const vl_limits_t *limits = &shm->queue.accounts[account].limits;
-    const vl_queue_head_t *q = shm->queue.head;
-    int waits;
-    vl_decision_t decision = vl_admit_dryrun(limits,
-                                             shm->queue.accounts[account].running,
-                                             &waits);
+    vl_metrics_t *metrics = &shm->accounts[account].metrics;
+    int waits = limits->queue && (reason || !vl_fair_free(&shm->queue) || shm->queue.head->heap.length);
 
-    if (decision.verdict == VL_REFUSE)
-        a->metrics.would_refuse++;
-    else if (waits || (limits->queue
-                       && (!vl_fair_free(&shm->queue) || q->heap.length)))
-        a->metrics.would_queue++;
-    return decision;
+    if (reason && limits->queue)
+        reason = shm->queue.accounts[account].running - limits->concurrency < limits->queue
+                 ? VL_REASON_NONE : VL_REASON_QUEUE;
+    metrics->would_refuse += reason != VL_REASON_NONE;
+    metrics->would_queue += !reason && waits;
+    return reason;
 }
 
 /* Adds to a counter that need not be consistent with any other one. */
@@ -335,22 +333,22 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     apr_status_t rv = vl_segment_lock_child(shm);
     vl_admission_t adm = { .entered = 0 };
     vl_limits_t limits;
-    int dry;
 
     if (rv != APR_SUCCESS)
         return rv;
     limits = vl_fair_limits(&shm->queue, account);
-    dry = limits.mode == VL_MODE_DRYRUN;
-    adm.decision = dry ? decide_dryrun_locked(shm, account)
-                       : vl_admit_decide(&limits,
-                                         shm->queue.accounts[account].running);
-    adm.entered = adm.decision.verdict == VL_PASS || dry;
+    if (vl_admit(shm, account, VL_ASK_ENTER) != VL_ADMITTED)
+        adm.refused = VL_REASON_CONCURRENCY;
+    if (limits.mode == VL_MODE_DRYRUN)
+        adm.refused = decide_dryrun_locked(shm, account, &limits, adm.refused);
+    adm.entered = !adm.refused || limits.mode == VL_MODE_DRYRUN;
     adm.concurrency = limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
-    if (adm.decision.verdict == VL_REFUSE && !dry)
-        count_refused(&a->metrics, adm.decision.reason);
-    if (adm.entered) {
+    if (!adm.entered) {
+        count_refused(&a->metrics, adm.refused);
+    }
+    else {
         count_request(a, 0);
         take_slot_locked(shm, account, 0, &adm.ticket);
     }
@@ -366,7 +364,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    count_refused(&a->metrics, ret_admission->decision.reason);
+    count_refused(&a->metrics, ret_admission->refused);
     ret_admission->entered = 0;
     ret_admission->concurrency = vl_fair_limits(&shm->queue, account).concurrency;
     ret_admission->service_us = a->service_us;

@@ -85,7 +85,7 @@ apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int 
 
 /* Result of vl_slot_enter(). */
 typedef struct vl_admission_t {
-    vl_decision_t decision;
+    vl_reason_e refused;        /* DryRun: why mode On would refuse the request */
     int entered;                /* 1: the slot must be released with vl_slot_end() */
     vl_ticket_t ticket;
     apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
@@ -106,7 +106,7 @@ apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
  * Takes no lock. */
 apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account);
 
-/* Counts the refusal of a queued request with the reason in ret_admission->decision, and
+/* Counts the refusal of a queued request with the reason in ret_admission->refused, and
  * fills in the other members. */
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);

@@ -58,8 +58,7 @@ static void pass_unlimited(conn_t *conn)
 static void refuse_uncounted(req_t *req)
 {
     req->admission.entered = 0;
-    req->admission.decision.verdict = VL_REFUSE;
-    req->admission.decision.reason = VL_REASON_ERROR;
+    req->admission.refused = VL_REASON_ERROR;
 }
 
 /* The request is not limited, because of its site (mode Off) or of VhostLimitExempt. */
@@ -332,12 +331,12 @@ static __attribute__((noinline)) int wait_or_refuse(request_rec *r, req_t *req)
                        apr_psprintf(r->pool, "%u", seconds));
     /* The refusals of deferred connections are so many a second (vl_newconn.c). On a kept
      * connection the next one would follow at once. */
-    if (adm->decision.reason == VL_REASON_QUEUE && req->waited_us && !r->connection->master)
+    if (adm->refused == VL_REASON_QUEUE && req->waited_us && !r->connection->master)
         r->connection->keepalive = AP_CONN_CLOSE;
     ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "site %s: "
                   "refused with %d: %s, %u running", conf->site->name,
                   conf->status_code,
-                  vl_admit_reason_name(adm->decision.reason),
+                  vl_admit_reason_name(adm->refused),
                   adm->concurrency);
     return conf->status_code;
 }
@@ -461,9 +460,9 @@ static const char *action_name(const req_t *req)
 {
     if (req->state == REQ_EXEMPT)
         return "exempt";
-    if (req->admission.decision.verdict == VL_PASS)
+    if (!req->admission.refused)
         return "pass";
-    if (req->admission.decision.reason == VL_REASON_GONE)
+    if (req->admission.refused == VL_REASON_GONE)
         return "gone";
     return req->admission.entered && !req->is_error_page ? "dryrun" : "refused";
 }
@@ -508,9 +507,9 @@ static int req_log(request_rec *r)
         apr_table_setn(env, "VHOSTLIMIT_ACTION", action_name(req));
         apr_table_setn(env, "VHOSTLIMIT_WAIT_US", wait);
         apr_table_setn(env, "VHOSTLIMIT_CPU_US", cpu);
-        if (req->admission.decision.verdict != VL_PASS)
-            apr_table_setn(env, "VHOSTLIMIT_REASON", vl_admit_reason_name(
-                               req->admission.decision.reason));
+        if (req->admission.refused)
+            apr_table_setn(env, "VHOSTLIMIT_REASON",
+                           vl_admit_reason_name(req->admission.refused));
     }
     return OK;
 }

@@ -336,8 +336,7 @@ static void refuse_hello(conn_rec *c, conn_t *conn)
     req->thread = pthread_self();
     req->cpu_start = vl_request_charged_from(conn);
     req->waited_us = grant->waited_us;
-    req->admission.decision.verdict = VL_REFUSE;
-    req->admission.decision.reason = VL_REASON_QUEUE;
+    req->admission.refused = VL_REASON_QUEUE;
     if (r) {
         r->status = vl_conf_get(r->server)->status_code;
         ap_run_log_transaction(r);

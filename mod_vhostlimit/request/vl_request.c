@@ -475,8 +475,7 @@ static void admit_with_grant(req_t *req, const vl_grant_t *grant,
         vl_slot_begin(vl_child.shm, grant->waited_us, adm);
     }
     else {
-        adm->decision.verdict = VL_REFUSE;
-        adm->decision.reason = grant->refused;
+        adm->refused = grant->refused;
         if (grant->refused != VL_REASON_GONE)
             vl_slot_refused(vl_child.shm, req->account, adm);
     }
@@ -726,7 +725,7 @@ void vl_request_end(req_t *req)
 
 void vl_request_charge_refusal(const req_t *req)
 {
-    if (req->state == REQ_REFUSED && req->admission.decision.reason != VL_REASON_ERROR
+    if (req->state == REQ_REFUSED && req->admission.refused != VL_REASON_ERROR
         && vl_conf_get(req->r->server)->mode == VL_MODE_ON && req->cpu_us > 0)
         charge_part(req->account, &req->client, (apr_uint64_t)req->cpu_us, 1);
 }

@@ -4,54 +4,6 @@
 #include "core/vl_admit.h"
 #include "core/vl_duty.h"
 
-static vl_verdict_e verdict(apr_uint32_t concurrency, apr_uint64_t running)
-{
-    vl_limits_t limits = { VL_MODE_ON, 100, concurrency, 0 };
-
-    return vl_admit_decide(&limits, running).verdict;
-}
-
-static void decides_by_concurrency(void)
-{
-    vl_limits_t limits = { VL_MODE_ON, 100, 2, 0 };
-
-    ok(verdict(0, 1000000) == VL_PASS, "no limit: any number runs");
-    ok(verdict(2, 1) == VL_PASS, "one of two requests running: passes");
-    ok(verdict(2, 2) == VL_REFUSE, "two of two running: refused");
-    ok(verdict(2, 3) == VL_REFUSE, "a limit lowered under load refuses too");
-    ok(vl_admit_decide(&limits, 2).reason == VL_REASON_CONCURRENCY,
-       "the reason is the concurrency limit");
-    ok(!strcmp(vl_admit_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
-       "the reason has a name");
-}
-
-static int dryrun_is(const vl_limits_t *limits, apr_uint64_t running,
-                     vl_reason_e reason, int waits)
-{
-    int got;
-    vl_decision_t decision = vl_admit_dryrun(limits, running, &got);
-
-    return decision.reason == reason && got == waits
-           && (decision.verdict == VL_REFUSE) == (reason != VL_REASON_NONE);
-}
-
-static void dryrun_counts_would_be_queued(void)
-{
-    vl_limits_t limits = { VL_MODE_DRYRUN, 100, 2, 3 };
-
-    ok(dryrun_is(&limits, 1, VL_REASON_NONE, 0), "DryRun: below the limit a request would run");
-    ok(dryrun_is(&limits, 2, VL_REASON_NONE, 1)
-       && dryrun_is(&limits, 4, VL_REASON_NONE, 1),
-       "DryRun: above the limit a request would be queued");
-    ok(dryrun_is(&limits, 5, VL_REASON_QUEUE, 0),
-       "DryRun: with a full queue a request would be refused");
-    limits.queue = 0;
-    ok(dryrun_is(&limits, 2, VL_REASON_CONCURRENCY, 0),
-       "DryRun: without a queue a request would be refused");
-    limits.concurrency = 0;
-    ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "DryRun: without a limit a request would run");
-}
-
 static void one_account_leaves_some(void)
 {
     apr_uint32_t held = 0, others = 0, i;
@@ -115,6 +67,50 @@ static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
         abort();
     vl_slot_set(shm, slots);
     return shm;
+}
+
+/* Why a request cannot enter while so many run; DryRun: why On would refuse it. */
+static vl_reason_e refused(vl_mode_e mode, apr_uint32_t concurrency, apr_uint32_t queue,
+                           apr_uint32_t running)
+{
+    vl_shm_t *shm = alone(100, 100);
+    apr_uint32_t a = account_with(shm, "a", limits_of(mode, 0, queue)), i;
+    vl_limits_t limits = limits_of(mode, concurrency, queue);
+    vl_admission_t adm;
+
+    for (i = 0; i < running; i++)
+        vl_slot_enter(shm, a, &adm);
+    vl_fair_limit(&shm->queue, a, &limits);
+    if (vl_slot_enter(shm, a, &adm) != APR_SUCCESS
+        || adm.entered != (mode == VL_MODE_DRYRUN || !adm.refused)
+        || metrics(shm, a).would_refuse != (mode == VL_MODE_DRYRUN && adm.refused)
+        || metrics(shm, a).refused != (mode == VL_MODE_ON && adm.refused))
+        abort();
+    return metrics(shm, a).would_queue ? VL_REASON_TIMEOUT : adm.refused;
+}
+
+static void decides_by_concurrency(void)
+{
+    ok(!refused(VL_MODE_ON, 0, 0, 90), "no limit: any number runs");
+    ok(!refused(VL_MODE_ON, 2, 0, 1), "one of two requests running: passes");
+    ok(refused(VL_MODE_ON, 2, 0, 2) == VL_REASON_CONCURRENCY, "two of two running: refused");
+    ok(refused(VL_MODE_ON, 2, 0, 3) == VL_REASON_CONCURRENCY,
+       "a limit lowered under load refuses too");
+    ok(!strcmp(vl_admit_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
+       "the reason has a name");
+}
+
+static void dryrun_counts_would_be_queued(void)
+{
+    ok(!refused(VL_MODE_DRYRUN, 2, 3, 1), "DryRun: below the limit a request would run");
+    ok(refused(VL_MODE_DRYRUN, 2, 3, 2) == VL_REASON_TIMEOUT
+       && refused(VL_MODE_DRYRUN, 2, 3, 4) == VL_REASON_TIMEOUT,
+       "DryRun: above the limit a request would be queued");
+    ok(refused(VL_MODE_DRYRUN, 2, 3, 5) == VL_REASON_QUEUE,
+       "DryRun: with a full queue a request would be refused");
+    ok(refused(VL_MODE_DRYRUN, 2, 0, 2) == VL_REASON_CONCURRENCY,
+       "DryRun: without a queue a request would be refused");
+    ok(!refused(VL_MODE_DRYRUN, 0, 0, 90), "DryRun: without a limit a request would run");
 }
 
 static vl_admit_e asks(vl_shm_t *shm, apr_uint32_t a, vl_ask_e ask)

@@ -39,7 +39,7 @@ static void dry_run_admits(void)
     vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, a, &ticket);
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
-       && adm.decision.verdict == VL_REFUSE,
+       && adm.refused,
        "DryRun: the verdict is to refuse, and the request enters");
     ok(metrics(shm, a).would_refuse == 1 && metrics(shm, a).refused == 0
        && metrics(shm, a).running == 2,

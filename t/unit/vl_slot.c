@@ -103,7 +103,7 @@ static void a_full_queue_refuses(void)
     vl_shm_t *shm = alone(1, 10);
     apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_ON, 0, 3));
     apr_uint32_t b = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 0));
-    vl_admission_t adm = { .decision = { VL_REFUSE, VL_REASON_QUEUE } };
+    vl_admission_t adm = { .refused = VL_REASON_QUEUE };
     vl_ticket_t ticket;
 
     ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN,
@@ -114,7 +114,7 @@ static void a_full_queue_refuses(void)
        "the refused request is not queued and not counted yet");
     vl_slot_refused(shm, a, &adm);
     ok(metrics(shm, a).refused == 1 && !adm.entered
-       && adm.decision.reason == VL_REASON_QUEUE, "the caller that reports a refusal counts it");
+       && adm.refused == VL_REASON_QUEUE, "the caller that reports a refusal counts it");
     vl_slot_take(shm, &ticket);
     end(shm, &ticket, 10);
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_SUCCESS
@@ -290,7 +290,7 @@ static void entering_does_not_wait(void)
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered,
        "a request enters before queued ones");
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && !adm.entered
-       && adm.decision.reason == VL_REASON_CONCURRENCY && adm.concurrency == 3,
+       && adm.refused == VL_REASON_CONCURRENCY && adm.concurrency == 3,
        "no request enters above the concurrency limit");
     ok(!vl_slot_granted(shm), "no slot is granted above the slots");
     end(shm, &held[0], 1);
