@@ -41,13 +41,8 @@ typedef enum {
  * proportional to its number of queued and deferred connections of the account. So no child
  * depends on another one to make progress, and connections enter the queue approximately in order
  * of arrival. */
-apr_status_t vl_slot_wait_as(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
-                             vl_wait_e how, vl_ticket_t *ret_ticket);
-static inline apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
-                                        apr_int64_t since_us)
-{
-    return vl_slot_wait_as(shm, account, since_us, VL_WAIT, NULL);
-}
+apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                          vl_wait_e how, vl_ticket_t *ret_ticket);
 /* Counts deferred connections of the account in this child as queued until its part of the queue
  * is full. If there is a place for another child that has deferred ones, wakes that child. */
 void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account);

@@ -155,33 +155,22 @@ void vl_waiters_let_calls_locked(void)
     }
 }
 
-void vl_waiters_add_locked(vl_waiter_t *waiter)
+int vl_waiters_add_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 {
+    vl_wait_e how = ret_ticket ? VL_WAIT_ASK : waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT;
     apr_status_t rv;
 
-    vl_fair_add_waiter(here.queues, waiter);
-    note_own_locked(waiter);
-    rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
-                         waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT, NULL);
+    if (!ret_ticket)
+        vl_fair_add_waiter(here.queues, waiter);
+    rv = vl_slot_wait(here.shm, waiter->account, waiter->since_us, how, ret_ticket);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
-    if (!waiter->was_deferred)
-        keep_if_counted_locked(waiter, rv);
-    if (rv == APR_SUCCESS)
-        take_granted_locked();
-    let_call_locked(waiter);
-}
-
-int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_slot_wait_as(here.shm, waiter->account, waiter->since_us, VL_WAIT_ASK,
-                                      ret_ticket);
-
-    waiter->was_deferred = APR_STATUS_IS_EAGAIN(rv);
-    if (rv == APR_SUCCESS)
-        return 1;
-    vl_fair_add_waiter(here.queues, waiter);
+    if (ret_ticket) {
+        if (rv == APR_SUCCESS)
+            return 1;
+        vl_fair_add_waiter(here.queues, waiter);
+    }
     note_own_locked(waiter);
-    if (APR_STATUS_IS_EINPROGRESS(rv))
+    if (rv == APR_SUCCESS || APR_STATUS_IS_EINPROGRESS(rv))
         take_granted_locked();
     else if (!waiter->was_deferred)
         keep_if_counted_locked(waiter, rv);
@@ -193,8 +182,8 @@ void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
     vl_fair_add_first_waiter(here.queues, waiter);
     note_own_locked(waiter);
-    keep_if_counted_locked(waiter, vl_slot_wait_as(here.shm, waiter->account, waiter->since_us,
-                                                   VL_WAIT_AGAIN, NULL));
+    keep_if_counted_locked(waiter, vl_slot_wait(here.shm, waiter->account, waiter->since_us,
+                                                VL_WAIT_AGAIN, NULL));
 }
 
 static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
@@ -416,7 +405,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port
         take_granted_locked();
     }
     else {
-        vl_waiters_add_locked(&tw.waiter);
+        vl_waiters_add_locked(&tw.waiter, NULL);
     }
     wait_for_grant_locked(&tw);
     pool->total--;

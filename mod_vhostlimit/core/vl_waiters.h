@@ -56,12 +56,9 @@ void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us);
  * done() may be called before this function returns. If the account's queue is full, a waiter
  * with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
  * and queued waiters; the difference is only which count they are in. Any other waiter is
- * refused then (VL_REASON_QUEUE). */
-void vl_waiters_add_locked(vl_waiter_t *waiter);
-/* Returns 1 and does not add the waiter if a slot is free for it: the slot is in
- * *ret_ticket. Otherwise does the same as vl_waiters_add_locked() for a waiter with may_defer,
- * and returns 0. */
-int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
+ * refused then (VL_REASON_QUEUE). ret_ticket: a waiter with may_defer asks for a slot first. Returns
+ * 1, and does not queue it, if it gets one: the slot is in *ret_ticket. */
+int vl_waiters_add_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
 /* Requeues a waiter at the head, because its grant could not be used. */
 void vl_waiters_put_back_locked(vl_waiter_t *waiter);
 /* Removes a waiter whose done() has not been called. done() will not be called. */

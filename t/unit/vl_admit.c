@@ -151,7 +151,7 @@ static void each_reason(void)
        "no slot is free: leases, what cannot wait, and calls");
     enter(shm, a, &of_a[1]);
     enter(shm, a, &of_a[2]);
-    vl_slot_wait(shm, a, 1);
+    queue_one(shm, a, 1);
     ok(lets(shm, a, VL_NOT_BEFORE_OTHERS, VL_NO_SLOT, VL_ADMITTED, VL_NOT_BEFORE_OTHERS,
             VL_ADMITTED), "another request waits, and leases hold as many slots again");
     shm = alone(100, 2);

@@ -54,7 +54,7 @@ static void enqueue(vl_shm_t *shm, apr_uint32_t n)
 {
     vl_ticket_t ticket;
 
-    if (vl_slot_wait_as(shm, n % ACCOUNTS, vl_clock_us(), VL_WAIT_ASK, &ticket) == APR_SUCCESS)
+    if (vl_slot_wait(shm, n % ACCOUNTS, vl_clock_us(), VL_WAIT_ASK, &ticket) == APR_SUCCESS)
         vl_slot_end(shm, &ticket, NULL);
 }
 
@@ -113,7 +113,7 @@ static void attach(vl_shm_t *shm, pid_t pid)
     if (vl_shm_child_attach(shm, pid, 1000) != APR_SUCCESS)
         abort();
     for (i = 0; i <= QUEUED; i++)
-        vl_slot_wait(shm, i % ACCOUNTS, vl_clock_us());
+        queue_one(shm, i % ACCOUNTS, vl_clock_us());
 }
 
 static void one_process(void)

@@ -210,7 +210,7 @@ static void raised_limit_dispatches(void)
     change = resets(VL_KEY_BIT(VL_KEY_concurrency));
     vl_shm_parent_change(shm, a, &change);
     enter(shm, a, &one);
-    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+    ok(queue_one(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &two) == APR_EAGAIN, "the second request waits");
     change = sets(VL_KEY_concurrency, 2);
     vl_shm_parent_change(shm, a, &change);

@@ -84,7 +84,7 @@ static void grants_only_to_asking_children(void)
     vl_relay_claim(&one);
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN,
        "no slot is sent while no child asks");
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "no slot is granted while no child asks");
     vl_relay_child_ask(&two);
     ok(vl_slot_granted(&one) && vl_slot_take(&one, &ticket) == APR_SUCCESS,
@@ -140,7 +140,7 @@ static void processes_are_short(void)
     vl_slot_set_mpm(shm, 2, 0);
     ok(vl_slot_threads_are_short(&two), "short: no more children may start");
     vl_slot_set_mpm(shm, 3, 0);
-    vl_slot_wait(&one, a, 1);
+    queue_one(&one, a, 1);
     ok(vl_slot_threads_are_short(&two), "short: a connection is queued, and no child asks");
     vl_slot_unwait(&one, a);
     vl_relay_child_ask(&two);

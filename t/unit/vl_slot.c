@@ -28,7 +28,7 @@ static void accounts(vl_shm_t *shm, apr_uint32_t n)
 
 static int waits(vl_shm_t *shm, apr_uint32_t a, int n)
 {
-    while (n && vl_slot_wait(shm, a, vl_clock_us()) == APR_SUCCESS)
+    while (n && queue_one(shm, a, vl_clock_us()) == APR_SUCCESS)
         n--;
     return !n;
 }
@@ -72,7 +72,7 @@ static void without_a_column(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket = { a, 1 };
 
-    ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
+    ok(queue_one(shm, a, vl_clock_us()) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
        && vl_slot_take(shm, &ticket) == APR_EINIT
        && vl_slot_ask(shm, a, VL_ASK_NEW, 0, &ticket) == APR_EINIT
        && !vl_slot_granted(shm),
@@ -106,10 +106,10 @@ static void a_full_queue_refuses(void)
     vl_admission_t adm = { .refused = VL_REASON_QUEUE };
     vl_ticket_t ticket;
 
-    ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN,
+    ok(queue_one(shm, b, vl_clock_us()) == APR_EAGAIN,
        "with a queue of 0 no request is queued");
     ok(waits(shm, a, 4), "three requests are queued beside a granted one");
-    ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN, "a full queue refuses the next request");
+    ok(queue_one(shm, a, vl_clock_us()) == APR_EAGAIN, "a full queue refuses the next request");
     ok(metrics(shm, a).waiting == 3 && metrics(shm, a).refused == 0,
        "the refused request is not queued and not counted yet");
     vl_slot_refused(shm, a, &adm);
@@ -117,10 +117,10 @@ static void a_full_queue_refuses(void)
        && adm.refused == VL_REASON_QUEUE, "the caller that reports a refusal counts it");
     vl_slot_take(shm, &ticket);
     end(shm, &ticket, 10);
-    ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_SUCCESS
-       && vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN,
+    ok(queue_one(shm, a, vl_clock_us()) == APR_SUCCESS
+       && queue_one(shm, a, vl_clock_us()) == APR_EAGAIN,
        "after a grant one more is queued");
-    ok(vl_slot_wait_as(shm, a, vl_clock_us(), VL_WAIT_AGAIN, NULL) == APR_SUCCESS
+    ok(vl_slot_wait(shm, a, vl_clock_us(), VL_WAIT_AGAIN, NULL) == APR_SUCCESS
        && metrics(shm, a).waiting == 4,
        "a request that returns its grant is queued again, although the queue is full");
     ok(valid(shm), "the segment is valid");
@@ -145,7 +145,7 @@ static void the_least_served_is_next(void)
         waits(shm, i, 50);
     for (i = 0; i < 1000; i++) {
         vl_slot_take(shm, &ticket);
-        vl_slot_wait(shm, ticket.account, vl_clock_us());
+        queue_one(shm, ticket.account, vl_clock_us());
         served[ticket.account] += 1 + ticket.account;
         end(shm, &ticket, 100 * (1 + ticket.account));
         vl_slot_take(shm, &ticket);
@@ -153,7 +153,7 @@ static void the_least_served_is_next(void)
             wrong += f != ticket.account
                      && fair[f].fair.tag < fair[ticket.account].fair.tag
                                      - vt_of(shm, &ticket);
-        vl_slot_wait(shm, ticket.account, vl_clock_us());
+        queue_one(shm, ticket.account, vl_clock_us());
         served[ticket.account] += 1 + ticket.account;
         end(shm, &ticket, 100 * (1 + ticket.account));
     }
@@ -184,7 +184,7 @@ static void weights_share_few_slots(apr_uint32_t slots)
         while (vl_slot_take(shm, &granted) == APR_SUCCESS)
             running[(oldest + n++) % 64] = granted;
         served[running[oldest].account]++;
-        vl_slot_wait(shm, running[oldest].account, vl_clock_us());
+        queue_one(shm, running[oldest].account, vl_clock_us());
         end(shm, &running[oldest], 100);
         oldest = (oldest + 1) % 64;
         n--;
@@ -212,7 +212,7 @@ static void slots_do_not_stay_free(void)
         switch (rand() % 4) {
         case 0:
         case 1:
-            vl_slot_wait(shm, (apr_uint32_t)rand() % 9, vl_clock_us());
+            queue_one(shm, (apr_uint32_t)rand() % 9, vl_clock_us());
             break;
         case 2:
             n += take_all(shm, &held[n]);
@@ -264,11 +264,11 @@ static void trying_does_not_bypass_the_queue(void)
     ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_SUCCESS
        && vl_slot_ask(shm, a, VL_ASK_NEW, 0, &three) == APR_EAGAIN,
        "a request above the slots gets none");
-    vl_slot_wait(shm, a, vl_clock_us());
+    queue_one(shm, a, vl_clock_us());
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_EAGAIN && vl_slot_granted(shm),
        "a released slot goes to a queued request");
-    vl_slot_wait(shm, b, vl_clock_us());
+    queue_one(shm, b, vl_clock_us());
     vl_slot_take(shm, &two);
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_ask(shm, a, VL_ASK_NEW, 0, &two) == APR_SUCCESS,
@@ -286,7 +286,7 @@ static void entering_does_not_wait(void)
 
     ok(enter(shm, a, &held[0]) && enter(shm, a, &held[1]),
        "a request enters above the slots");
-    vl_slot_wait(shm, a, vl_clock_us());
+    queue_one(shm, a, vl_clock_us());
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered,
        "a request enters before queued ones");
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && !adm.entered

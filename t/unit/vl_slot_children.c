@@ -47,8 +47,8 @@ static void a_grant_wakes_another_child(void)
     vl_ticket_t held, ticket;
 
     enter(&one, a, &held);
-    vl_slot_wait(&two, a, vl_clock_us());
-    vl_slot_wait(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
     ok(!woken(&one) && !woken(&two) && !vl_slot_granted(&two),
        "no slot is granted above the slots");
     vl_slot_end(&one, &held, NULL);
@@ -70,16 +70,16 @@ static void one_wake_is_enough(void)
     for (i = 0; i < 4; i++)
         enter(&one, a, &held[i]);
     for (i = 0; i < 4; i++)
-        vl_slot_wait(&two, a, vl_clock_us());
+        queue_one(&two, a, vl_clock_us());
     for (i = 0; i < 3; i++)
         vl_slot_end(&one, &held[i], NULL);
     ok(woken(&two) == 1, "several grants wake a child once");
     ok(drain(&two) == 4, "all grants are available");
-    vl_slot_wait(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
     drain(&two);
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
-    vl_slot_wait(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
     ok(!vl_slot_granted(&two) && !woken(&two), "all slots are in use again");
     vl_slot_end(&one, &held[0], NULL);
     ok(woken(&two) == 1 && drain(&two) == 1,
@@ -97,8 +97,8 @@ static void no_queue_stalls(void)
 
     enter(&one, a, &held);
     for (i = 0; i < 4; i++) {
-        vl_slot_wait(&one, a, vl_clock_us());
-        vl_slot_wait(&two, a, vl_clock_us());
+        queue_one(&one, a, vl_clock_us());
+        queue_one(&two, a, vl_clock_us());
     }
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
@@ -144,9 +144,9 @@ static void charged_later(const char *title, int flood_is_in_one, apr_uint64_t v
     vl_shm_t one, two, *shm = two_clients(&one, &two, &flood, &visitor, &held);
     apr_uint32_t a = held.account;
 
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     tell_first(&one, a, flood_is_in_one ? &flood : &visitor);
-    vl_slot_wait(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
     tell_first(&two, a, flood_is_in_one ? &visitor : &flood);
     shm->inner[a].backlog_us = vl_clock_us();
     if (visitor_us)
@@ -182,7 +182,7 @@ static void a_client_is_charged_while_others_wait(void)
     vl_fair_charge_client(shm, a, &client, 1000, 1);
     ok(!vl_fair_find_client(vl_shm_clients(shm), client.key, &entry),
        "a client is not charged two seconds after a request had to wait");
-    vl_slot_wait(&one, a, vl_clock_us() - 2000000);
+    queue_one(&one, a, vl_clock_us() - 2000000);
     vl_fair_charge_client(shm, a, &client, 1000, 1);
     ok(vl_fair_find_client(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
        "unless a request has waited since");
@@ -239,9 +239,9 @@ static void a_child_without_threads_gets_nothing(void)
     two = view(shm, 1, 4);
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a request in a child without a free thread is granted nothing");
-    vl_slot_wait(&two, a, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
     ok(vl_slot_granted(&two) && drain(&two) == 1,
        "requests in other children are granted slots");
     vl_slot_end(&one, &held[0], NULL);
@@ -257,11 +257,11 @@ static void a_paused_child_gets_nothing(void)
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), first;
 
     vl_shm_child_pause(&one, 1);
-    vl_slot_wait(&one, a, vl_clock_us());
-    vl_slot_wait(&one, b, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
+    queue_one(&one, b, vl_clock_us());
     ok(!vl_slot_granted(&one), "a paused child is granted nothing");
-    vl_slot_wait(&two, a, vl_clock_us());
-    vl_slot_wait(&two, b, vl_clock_us());
+    queue_one(&two, a, vl_clock_us());
+    queue_one(&two, b, vl_clock_us());
     ok(drain(&two) == 2, "another child is granted slots for the same accounts");
     vl_shm_child_pause(&one, 0);
     first = drain(&one);
@@ -277,9 +277,9 @@ static void a_stalled_child_gets_nothing(void)
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
     apr_int64_t now = vl_clock_us();
 
-    vl_slot_wait(&one, a, now);
-    vl_slot_wait(&one, b, now);
-    vl_slot_wait(&two, b, now);
+    queue_one(&one, a, now);
+    queue_one(&one, b, now);
+    queue_one(&two, b, now);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the only slot of b is granted to the child with the first request");
     vl_dispatch_revoke_stalled(&two, now + 500000);
@@ -291,7 +291,7 @@ static void a_stalled_child_gets_nothing(void)
        "a grant that is not picked up goes to the other child");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1
        && !metrics(shm, b).running, "requests of the stalled child stay queued");
-    vl_slot_wait(&two, a, now);
+    queue_one(&two, a, now);
     ok(drain(&two) == 1 && !shm->children[0].ring_len,
        "a stalled child is granted nothing");
     ok(vl_slot_granted(&one) && drain(&one) == 2 && is_empty(shm),
@@ -308,9 +308,9 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     vl_slot_set(shm, 100);
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     vl_slot_count_in_mpm(&one, a, 1, 1);
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
        && vl_slot_only_in_mpm(&one),
        "a paused child is granted as many slots as it has thread waiters");
@@ -321,7 +321,7 @@ static void thread_waiters_are_granted_in_a_paused_child(void)
     ok(drain(&one) == 1 && !vl_slot_only_in_mpm(&one), "it is granted slots when it resumes");
     for (i = 0; i < 3; i++)
         vl_slot_occupy(&one, a, VL_OCCUPY);
-    vl_slot_wait(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
     vl_slot_unoccupy(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "it has capacity when a connection has ended");
@@ -346,8 +346,8 @@ static void queues_of_a_paused_child_delay_no_other(void)
         two = view(shm, 1, 50);
         vl_shm_child_pause(&one, 1);
         for (a = 0; a < n; a++)
-            vl_slot_wait(&one, a, vl_clock_us());
-        vl_slot_wait(&two, 31, vl_clock_us());
+            queue_one(&one, a, vl_clock_us());
+        queue_one(&two, 31, vl_clock_us());
         served = drain(&two);
         if (n <= 15)
             ok(served == 1, "%u accounts that are queued in a paused child do not "
@@ -371,7 +371,7 @@ static void many_are_woken_at_once(void)
         children[i] = view(shm, (int)i, 4);
     enter(&children[0], a, &held);
     for (i = 0; i < CHILDREN; i++)
-        vl_slot_wait(&children[i], a, vl_clock_us());
+        queue_one(&children[i], a, vl_clock_us());
     ok(metrics(shm, a).waiting == CHILDREN, "one request is queued in each child");
     account(shm, "a", 0);
     vl_slot_end(&children[0], &held, NULL);
@@ -398,13 +398,13 @@ static void dead_children_leave_nothing(void)
 
     enter(&one, a, &held[0]);
     vl_slot_ask(&one, a, VL_ASK_CALL, 0, &call);
-    vl_slot_wait(&one, a, vl_clock_us());
-    vl_slot_wait(&one, a, vl_clock_us());
-    vl_slot_wait(&one, b, vl_clock_us());
-    vl_slot_wait(&one, b, vl_clock_us());
-    vl_slot_wait(&one, b, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
+    queue_one(&one, a, vl_clock_us());
+    queue_one(&one, b, vl_clock_us());
+    queue_one(&one, b, vl_clock_us());
+    queue_one(&one, b, vl_clock_us());
     enter(&two, b, &held[1]);
-    vl_slot_wait(&two, b, vl_clock_us());
+    queue_one(&two, b, vl_clock_us());
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
        && shm->head->calls == 1,
        "requests and a call run, are granted a slot and are queued");
@@ -433,7 +433,7 @@ static int sleep_and_take(vl_shm_t *shm, apr_uint32_t a, int ready)
 
     vl_shm_child_attach(shm, getpid(), 10);
     pfd.fd = vl_shm_child_wake_fd(shm);
-    if (vl_slot_wait(shm, a, vl_clock_us()) != APR_SUCCESS
+    if (queue_one(shm, a, vl_clock_us()) != APR_SUCCESS
         || vl_slot_take(shm, &ticket) != APR_EAGAIN
         || write(ready, "", 1) != 1 || poll(&pfd, 1, 5000) != 1
         || vl_slot_take(shm, &ticket) != APR_SUCCESS)
@@ -487,7 +487,7 @@ static void stress(vl_shm_t *shm)
         case 0:
         case 1:
         case 2:
-            vl_slot_wait(shm, a, vl_clock_us());
+            queue_one(shm, a, vl_clock_us());
             break;
         case 3:
         case 4:
@@ -566,7 +566,7 @@ static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
     apr_uint32_t deferred = 0;
 
     while (n--)
-        deferred += vl_slot_wait_as(child, a, vl_clock_us(), VL_WAIT_OR_DEFER, NULL)
+        deferred += vl_slot_wait(child, a, vl_clock_us(), VL_WAIT_OR_DEFER, NULL)
                     == APR_EAGAIN;
     return deferred;
 }
@@ -604,8 +604,8 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred requests may leave");
     vl_slot_unwait(&two, a);
     vl_slot_unwait(&two, a);
-    ok(vl_slot_wait_as(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
-       && vl_slot_wait_as(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
+    ok(vl_slot_wait(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
+       && vl_slot_wait(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
        "a new request is behind the deferred ones of its child only");
     vl_shm_parent_reclaim(shm, shm->children[0].pid);
     ok(metrics(shm, a).deferred == 0 && valid(shm), "a dead child has no deferred requests");

@@ -26,7 +26,7 @@ static void do_end(scene_t *s)
 
 static void do_wait(scene_t *s)
 {
-    vl_slot_wait(s->shm, s->a, vl_clock_us());
+    queue_one(s->shm, s->a, vl_clock_us());
 }
 
 static void do_unwait(scene_t *s)
@@ -89,7 +89,7 @@ static void victim(scene_t *s, const plot_t *plot)
         || !enter(s->shm, s->a, &s->held))
         _exit(77);
     for (i = 0; i < plot->waiting; i++)
-        vl_slot_wait(s->shm, s->a, vl_clock_us());
+        queue_one(s->shm, s->a, vl_clock_us());
     raise(SIGSTOP);                 /* the survivor joins the queue */
     plot->act(s);
     _exit(0);
@@ -157,7 +157,7 @@ static void survive(vl_shm_t *shm, apr_uint32_t account)
 
     vl_shm_child_attach(shm, getpid(), 10);
     for (i = 0; i < WAITING; i++)
-        vl_slot_wait(shm, account, vl_clock_us());
+        queue_one(shm, account, vl_clock_us());
 }
 
 /* Steps the stopped victim to its end. Returns the number of steps. */

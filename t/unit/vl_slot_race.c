@@ -103,7 +103,7 @@ static void one_turn(actor_t *me)
     case 2:
         if (waits(me) == MOST)
             take_or_sleep(me);
-        else if (vl_slot_wait(&me->shm, a, vl_clock_us()) == APR_SUCCESS)
+        else if (queue_one(&me->shm, a, vl_clock_us()) == APR_SUCCESS)
             me->waiting[a]++;
         break;
     case 3:

@@ -23,7 +23,7 @@ static void a_waiting_thread_is_granted(void)
 
     vl_slot_occupy(shm, a, VL_OCCUPY);
     vl_slot_count_in_mpm(shm, a, 1, 1);
-    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+    ok(queue_one(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS, "it gets a slot");
     vl_slot_count_in_mpm(shm, a, 1, -1);
     vl_slot_unoccupy(shm, a);
@@ -36,9 +36,9 @@ static void a_single_account_leaves_a_slot(vl_shm_t *shm, apr_uint32_t a,
 {
     vl_ticket_t ticket;
 
-    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+    ok(queue_one(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_EAGAIN, "the account's next request is queued");
-    ok(vl_slot_wait(shm, b, 2) == APR_SUCCESS
+    ok(queue_one(shm, b, 2) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
        "another account gets a slot at once");
 }
