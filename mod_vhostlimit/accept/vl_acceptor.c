@@ -176,7 +176,7 @@ static void watch_listeners(void)
 static void set_accepting(int accepting, apr_int64_t now_us)
 {
     if (vl_shm_child_set_accepting(vl_child.shm, accepting ? now_us : 0) && !accepting)
-        vl_dispatch_wake_others(vl_child.shm);
+        vl_dispatch_wake_all(vl_child.shm);
 }
 
 static void stop_listening(acceptor_state_e state)
@@ -415,7 +415,7 @@ static apr_size_t send_batch(const vl_batch_t *batch, apr_size_t from)
             break;
         vl_transfer_close(batch->fds + from, some);
     }
-    vl_dispatch_wake_others(vl_child.shm);
+    vl_dispatch_wake_all(vl_child.shm);
     return from;
 }
 

@@ -160,20 +160,6 @@ void vl_dispatch_and_unlock(vl_shm_t *shm)
     vl_dispatch_take_and_unlock(shm, NULL, 0);
 }
 
-void vl_dispatch_wake_others(vl_shm_t *shm)
-{
-    apr_uint32_t c, left;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        if (c == shm->self || vl_segment_lock_child(shm) != APR_SUCCESS)
-            continue;
-        left = vl_admit_left(shm, c);
-        vl_segment_unlock(shm);
-        if (left)
-            wake(shm, c);
-    }
-}
-
 void vl_dispatch_wake_self(const vl_shm_t *shm)
 {
     if (shm->self != NO_CHILD)

@@ -15,7 +15,7 @@
  *
  * Lock: the segment lock, which the functions take themselves unless their comment says
  * otherwise. Called by the core after every change that may make a waiter eligible. Children
- * call vl_dispatch_revoke_stalled() and vl_dispatch_wake_others() from their timers. */
+ * call vl_dispatch_revoke_stalled() and vl_dispatch_wake_all() from their timers. */
 
 #include "core/vl_shm.h"
 
@@ -38,8 +38,6 @@ void vl_dispatch_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
 /* Clears the stalled mark of this child and dispatches. vl_slot_take() calls it. */
 void vl_dispatch_resume_child(vl_shm_t *shm);
 
-/* Wakes the other children that have free capacity, to make them check for new work. */
-void vl_dispatch_wake_others(vl_shm_t *shm);
 /* Wakes all other children. Takes no lock: the sampler needs none, and the rescue process
  * (vl_rescue.c) may take none. The kernel knows no robust locks of a process that clone() made,
  * so a lock that it held at its death would never be free again. */
