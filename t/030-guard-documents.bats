@@ -44,8 +44,7 @@ defaults_of_tables() {
   flags=$(pkg-config --cflags apr-1) || return
   # shellcheck disable=SC2086  # the flags are words
   printf '%s\n' '#include "config/vl_settings.h"' '#include "core/vl_fair.h"' \
-    '#define X(member, directive, args, def, ...) ; @ directive def' 'VL_SETTINGS(X)' 'VL_GLOBALS(X)' '#undef X' \
-    '#define X(member, directive, ...) ; @ directive 0' 'VL_SIZES(X)' |
+    '#define X(member, directive, args, def, ...) ; @ directive def' 'VL_SETTINGS(X)' 'VL_GLOBALS(X)' |
     cc -E -P -I "$TOP/mod_vhostlimit" $flags - | tr ';' '\n' | sed -nE 's/^ *@ "([A-Za-z]+)" *(.*[^ ]) *$/\1 \2/p'
 }
 

@@ -81,10 +81,11 @@ static const word_t slots_words[] = {
 /* A row of VL_SETTINGS or VL_GLOBALS.  max < min: the directive accepts keywords only, no number. */
 typedef struct setting_t {
     const char *directive;
-    apr_size_t offset;
-    int min, max;
+    apr_size_t offset, size;    /* of the member of vl_conf_t */
+    apr_int64_t min, max;
     const char *unit;           /* "of seconds " or "", for error messages; "%": the
-                                 * value ends with a percent sign */
+                                 * value ends with a percent sign; "bytes": it may end
+                                 * with K, M or G, and 0 means no limit */
     const word_t *words;
     int at;                     /* VL_AT_*, or -1: main server only */
 } setting_t;
@@ -98,7 +99,8 @@ enum {
 
 static const setting_t settings[SETTINGS] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
-    { directive, offsetof(vl_conf_t, member), min, max, unit, words, VL_AT_##member },
+    { directive, offsetof(vl_conf_t, member), sizeof(((vl_conf_t *)0)->member), min, max, unit, \
+      words, VL_AT_##member },
     VL_SETTINGS(X)
 #undef X
 };
@@ -112,30 +114,8 @@ enum {
 
 static const setting_t globals[GLOBALS] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
-    { directive, offsetof(vl_conf_t, member), min, max, unit, words, -1 },
+    { directive, offsetof(vl_conf_t, member), sizeof(int), min, max, unit, words, -1 },
     VL_GLOBALS(X)
-#undef X
-};
-
-/* A row of VL_SIZES. */
-typedef struct size_setting_t {
-    const char *directive;
-    apr_size_t offset;
-    apr_int64_t min;
-    int at;                     /* VL_AT_* */
-} size_setting_t;
-
-enum {
-#define X(member, directive, min, help) SIZE_##member,
-    VL_SIZES(X)
-#undef X
-    SIZES
-};
-
-static const size_setting_t sizes[SIZES] = {
-#define X(member, directive, min, help) \
-    { directive, offsetof(vl_conf_t, member), min, VL_AT_##member },
-    VL_SIZES(X)
 #undef X
 };
 
@@ -144,25 +124,17 @@ const apr_array_header_t *vl_conf_servers(const server_rec *main_server)
     return vl_conf_get(main_server)->servers;
 }
 
-/* A limit that can change while the server runs. */
-static const struct value_t {
-    apr_size_t offset, size;    /* in vl_conf_t */
-    int setting, size_setting;  /* row of settings or sizes; -1: of the other table */
-    int at;                     /* VL_AT_* */
-} values_of[VL_KEY_COUNT] = {
-#define NUMBER(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(int), \
-                                       SETTING_##key, -1, VL_AT_##key },
-#define BYTES(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(apr_int64_t), \
-                                      -1, SIZE_##key, VL_AT_##key },
-    NUMBER(weight)
-    NUMBER(concurrency)
-    NUMBER(queue)
-    NUMBER(cpu)
-    NUMBER(processes)
-    BYTES(memory)
-    BYTES(io)
-#undef BYTES
-#undef NUMBER
+/* The limits that can change while the server runs. */
+static const setting_t *const setting_of[VL_KEY_COUNT] = {
+#define LIMIT(key) [VL_KEY_##key] = &settings[SETTING_##key],
+    LIMIT(weight)
+    LIMIT(concurrency)
+    LIMIT(queue)
+    LIMIT(cpu)
+    LIMIT(processes)
+    LIMIT(memory)
+    LIMIT(io)
+#undef LIMIT
 };
 
 vl_values_t vl_conf_values(const vl_conf_t *conf)
@@ -171,27 +143,32 @@ vl_values_t vl_conf_values(const vl_conf_t *conf)
     vl_key_e key;
 
     for (key = 0; key < VL_KEY_COUNT; key++) {
-        const char *member = (const char *)conf + values_of[key].offset;
+        const char *member = (const char *)conf + setting_of[key]->offset;
 
-        values.of[key] = values_of[key].size == sizeof(int) ? *(const int *)member
+        values.of[key] = setting_of[key]->size == sizeof(int) ? *(const int *)member
                          : *(const apr_int64_t *)member;
     }
     return values;
 }
 
-void vl_conf_put_value(vl_conf_t *conf, vl_key_e key, apr_int64_t value)
+static void put_value(vl_conf_t *conf, const setting_t *setting, apr_int64_t value)
 {
-    char *member = (char *)conf + values_of[key].offset;
+    char *member = (char *)conf + setting->offset;
 
-    if (values_of[key].size == sizeof(int))
+    if (setting->size == sizeof(int))
         *(int *)member = (int)value;
     else
         *(apr_int64_t *)member = value;
 }
 
+void vl_conf_put_value(vl_conf_t *conf, vl_key_e key, apr_int64_t value)
+{
+    put_value(conf, setting_of[key], value);
+}
+
 int vl_conf_at(vl_key_e key)
 {
-    return values_of[key].at;
+    return setting_of[key]->at;
 }
 
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
@@ -235,9 +212,6 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, min, help) conf->member = VL_UNSET;
-    VL_SIZES(X)
-#undef X
     conf->queue_timeout = -1;
     conf->sharing.clients = VL_UNSET;
 #define X(member, directive, args, def, min, max, unit, words, help) conf->member = def;
@@ -278,10 +252,6 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, min, help) \
-    conf->member = add->member != VL_UNSET ? add->member : base->member;
-    VL_SIZES(X)
-#undef X
 #define X(member, directive, args, def, min, max, unit, words, help) conf->member = base->member;
     VL_GLOBALS(X)
 #undef X
@@ -316,19 +286,24 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
     if (*setting->unit == '%')
         return apr_psprintf(p, "%s: '%s' is not none or a whole percentage "
                             "from %d%% to %d%%", setting->directive, arg,
-                            setting->min, setting->max);
+                            (int)setting->min, (int)setting->max);
+    if (*setting->unit == 'b')
+        return apr_psprintf(p, "%s: '%s' is not none or a number of "
+                            "bytes from %dK to 1048576G "
+                            "(with K, M, G or nothing behind it)",
+                            setting->directive, arg, (int)setting->min / 1024);
     return apr_psprintf(p, "%s: '%s' is not %s%sa whole number %sfrom %d "
                         "to %d", setting->directive, arg, words,
-                        *words ? " or " : "", setting->unit, setting->min,
-                        setting->max);
+                        *words ? " or " : "", setting->unit, (int)setting->min,
+                        (int)setting->max);
 }
 
 /* Parses a keyword or a number.  Returns NULL or an error message. */
 static const char *read_value(apr_pool_t *p, const setting_t *setting,
-                              const char *arg, int *ret_value)
+                              const char *arg, apr_int64_t *ret_value)
 {
     const word_t *word;
-    apr_int64_t n;
+    int is_number;
 
     for (word = setting->words; word && word->word; word++) {
         if (!ap_cstr_casecmp(word->word, arg)) {
@@ -336,40 +311,20 @@ static const char *read_value(apr_pool_t *p, const setting_t *setting,
             return NULL;
         }
     }
-    if (!vl_value_number(arg, *setting->unit == '%' ? '%' : '\0', setting->min,
-                         setting->max, &n))
-        return value_error(p, setting, arg);
-    *ret_value = (int)n;
-    return NULL;
-}
-
-/* Parses a number of bytes.  Returns NULL or an error message. */
-static const char *read_size(apr_pool_t *p, const size_setting_t *setting,
-                             const char *arg, apr_int64_t *ret_value)
-{
-    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
-
-    *ret_value = n;
-    if (n && n < setting->min)
-        return apr_psprintf(p, "%s: '%s' is not none or a number of "
-                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
-                            "(with K, M, G or nothing behind it)",
-                            setting->directive, arg, setting->min / 1024);
-    return NULL;
+    if (*setting->unit == 'b') {
+        *ret_value = vl_value_size(arg, setting->max);
+        is_number = !*ret_value || *ret_value >= setting->min;
+    }
+    else
+        is_number = vl_value_number(arg, *setting->unit == '%' ? '%' : '\0', setting->min,
+                                    setting->max, ret_value);
+    return is_number ? NULL : value_error(p, setting, arg);
 }
 
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
                                vl_values_t *values)
 {
-    const struct value_t *of = &values_of[key];
-    const char *error;
-    int value = 0;
-
-    if (of->setting < 0)
-        return read_size(p, &sizes[of->size_setting], arg, &values->of[key]);
-    error = read_value(p, &settings[of->setting], arg, &value);
-    values->of[key] = value;
-    return error;
+    return read_value(p, setting_of[key], arg, &values->of[key]);
 }
 
 /* Settings at server level are defaults of all sites and belong to none. */
@@ -383,26 +338,16 @@ static void set_place(const cmd_parms *cmd, int at)
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const setting_t *setting = cmd->info;
-    int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    apr_int64_t value = 0;
 
     if (error)
         return error;
     set_place(cmd, setting->at);
-    return read_value(cmd->pool, setting, arg, member);
-}
-
-/* Directive handler of all settings in bytes. */
-static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
-{
-    const size_setting_t *setting = cmd->info;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-
-    if (error)
-        return error;
-    set_place(cmd, setting->at);
-    return read_size(cmd->pool, setting, arg, (apr_int64_t *)
-                     ((char *)vl_conf_get(cmd->server) + setting->offset));
+    error = read_value(cmd->pool, setting, arg, &value);
+    if (!error)
+        put_value(vl_conf_get(cmd->server), setting, value);
+    return error;
 }
 
 /* Directive handler of VhostLimitCgroup. */
@@ -445,6 +390,8 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
 /* The directive handler for each number of arguments (column "args" of VL_SETTINGS). */
 #define SET_TAKE1 set_value
 #define SET_TAKE12 set_queue
+#define SET_BYTES set_value
+#define AP_INIT_BYTES AP_INIT_TAKE1
 
 /* Directive handler of settings that are allowed in the main server only. */
 static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
@@ -687,9 +634,6 @@ static int belongs_to_section(const char *directive, int is_site)
 #define X(member, directive, args, def, min, max, unit, words, help) directive,
         VL_SETTINGS(X)
 #undef X
-#define X(member, directive, min, help) directive,
-        VL_SIZES(X)
-#undef X
         "VhostLimitClients", "VhostLimitClass", "VhostLimitKnown"
     };
     unsigned i;
@@ -859,13 +803,13 @@ static const char *set_sandbox_path(cmd_parms *cmd, void *dconf, const char *acc
                                     const char *path)
 {
     static const setting_t setting = {
-        "VhostLimitSandboxPath", 0, 0, -1, "", access_words, -1
+        "VhostLimitSandboxPath", 0, 0, 0, -1, "", access_words, -1
     };
     vl_conf_t *conf = vl_conf_get(cmd->server);
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     char *clean = apr_pstrdup(cmd->pool, path);
     apr_size_t n;
-    int value = 0;
+    apr_int64_t value = 0;
 
     if (!error)
         error = read_value(cmd->pool, &setting, access, &value);
@@ -972,11 +916,6 @@ const command_rec vl_conf_cmds[] = {
                    "own; and max= names at once in the whole server (65536)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: its requests are never queued and never refused"),
-#define X(member, directive, min, help) \
-    AP_INIT_TAKE1(directive, set_size, (void *)&sizes[SIZE_##member], \
-                  RSRC_CONF, help),
-    VL_SIZES(X)
-#undef X
 #define X(member, directive, args, def, min, max, unit, words, help) \
     AP_INIT_##args(directive, set_global, (void *)&globals[GLOBAL_##member], RSRC_CONF, help),
     VL_GLOBALS(X)

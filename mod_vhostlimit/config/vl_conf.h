@@ -69,11 +69,11 @@ typedef struct vl_site_conf_t {
 } vl_site_conf_t;
 
 struct vl_conf_t {
-#define X(member, directive, args, def, min, max, unit, words, help) int member;
+#define VL_TYPE_TAKE1 int
+#define VL_TYPE_TAKE12 int
+#define VL_TYPE_BYTES apr_int64_t
+#define X(member, directive, args, def, min, max, unit, words, help) VL_TYPE_##args member;
     VL_SETTINGS(X)
-#undef X
-#define X(member, directive, min, help) apr_int64_t member;
-    VL_SIZES(X)
 #undef X
     apr_interval_time_t queue_timeout;      /* -1: not configured */
     const char *group;          /* "@" and the name of VhostLimitGroup, or NULL */

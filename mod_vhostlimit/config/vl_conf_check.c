@@ -80,11 +80,6 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = def;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, min, help) \
-    if (conf->member == VL_UNSET) \
-        conf->member = 0;
-    VL_SIZES(X)
-#undef X
     if (conf->sharing.clients == VL_UNSET) {
         conf->sharing.clients = 1;
         conf->sharing.bits4 = VL_CLIENT_BITS4;

@@ -2,7 +2,8 @@
 #ifndef VL_SETTINGS_H
 #define VL_SETTINGS_H
 
-/* The default of each directive, here and nowhere else, and the bounds of its values.  Each list
+/* The default of each directive, here and nowhere else, and the bounds of its values.  args: one
+ * argument, a second one, or a number of BYTES, which is stored in 64 bits.  Each list
  * is a macro of X() rows, from which vl_conf.c makes struct members, the command table, the merge
  * and the defaults.  Constants only. */
 
@@ -28,7 +29,12 @@
       status_words, "status code of refused requests: 503, 429 or 508")       \
     X(retry_after, "VhostLimitRetryAfter", TAKE1, VL_RETRY_AUTO, 1, 86400,    \
       "of seconds ", retry_words,                                             \
-      "Retry-After of refused requests: auto, off or seconds")
+      "Retry-After of refused requests: auto, off or seconds")                \
+    X(memory, "VhostLimitMemory", BYTES, 0, 1024 * 1024, VL_SIZE_MAX,         \
+      "bytes", NULL, "most memory of the back ends: none or bytes, with K, M or G") \
+    X(io, "VhostLimitIO", BYTES, 0, 1024, VL_SIZE_MAX, "bytes", NULL,         \
+      "most bytes per second that the back ends read from each disk, and "    \
+      "write to it: none or bytes, with K, M or G")
 
 /* The same for directives of the main server alone. */
 #define VL_GLOBALS(X)                                                         \
@@ -38,24 +44,12 @@
       error_words, "what happens to requests when the module cannot count "   \
       "them: open serves them, closed refuses them")
 
-/* Directives that take a number of bytes; 0 means no limit, which is the default. */
-#define VL_SIZES(X)                                                           \
-    /* member    directive           min            help */                   \
-    X(memory, "VhostLimitMemory", 1024 * 1024,                                \
-      "most memory of the back ends: none or bytes, with K, M or G")          \
-    X(io, "VhostLimitIO", 1024,                                               \
-      "most bytes per second that the back ends read from each disk, and "    \
-      "write to it: none or bytes, with K, M or G")
-
 /* Index of a setting in vl_conf_t.set_at.  The settings before VL_AT_group are shared by the
  * virtual hosts of a site. */
 enum {
     VL_AT_plan,
 #define X(member, directive, args, def, min, max, unit, words, help) VL_AT_##member,
     VL_SETTINGS(X)
-#undef X
-#define X(member, directive, min, help) VL_AT_##member,
-    VL_SIZES(X)
 #undef X
     VL_AT_queue_timeout,
     VL_AT_clients,

@@ -45,9 +45,6 @@ static const shared_t shared[VL_AT_group] = {
     MEMBER(directive, member)
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, min, help) MEMBER(directive, member)
-    VL_SIZES(X)
-#undef X
     MEMBER("VhostLimitQueue", queue_timeout)
 #undef MEMBER
     /* Neighbors without padding between them, from the first to the last. */
