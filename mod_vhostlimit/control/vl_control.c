@@ -104,14 +104,10 @@ static void close_client(client_t *client)
 static void expire_locked(apr_int64_t now)
 {
     apr_pool_t *p;
-    apr_int64_t plans;
 
     if (apr_pool_create_unmanaged(&p) != APR_SUCCESS)
         return;
-    plans = vl_control_plans_expire(p, now);
     control.expire_us = vl_control_expire(p, now);
-    if (plans && (!control.expire_us || plans < control.expire_us))
-        control.expire_us = plans;
     apr_pool_destroy(p);
 }
 
@@ -484,8 +480,7 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     vl_control_shm = shm;
     vl_control_cgroup = cg;
     vl_control_answer_post_config();
-    vl_control_change_post_config();
-    vl_control_plans_post_config(plans);
+    vl_control_change_post_config(plans);
     vl_control_fork_post_config();
     control.has_owners = vl_control_owner_post_config();
     if (!kept->made || strcmp(kept->path, path) || access(path, F_OK)) {

@@ -61,14 +61,19 @@ typedef struct vl_job_t {
     vl_override_t before, after;    /* set by vl_control_change() */
 } vl_job_t;
 
-void vl_control_change_post_config(void);
+void vl_control_change_post_config(vl_plans_kept_t *kept);
 /* Makes all changes or none: first in the cgroups, where the kernel may refuse one, then in
  * shared memory.  `why` is added to the log lines.  No two jobs are of one site.  Returns
  * NULL or an error message. */
 const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *why);
-/* Takes back the changes whose time is over.  Returns when the next one ends; 0: all
- * last. */
+/* Changes a plan, and with it all sites whose limits come from it, or nothing. */
+const char *vl_control_plans_change(apr_pool_t *p, const char *name,
+                                    const vl_change_t *change, const char *why);
+/* Takes back the changes of sites and plans whose time is over.  Returns when the next one ends;
+ * 0: all last. */
 apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us);
+/* Writes all plans, or the one of that name, as {"plans":[...]}. */
+void vl_control_plans_json(vl_out_t *out, const char *name);
 
 /* --- vl_control_show.c --- */
 
@@ -92,16 +97,5 @@ int vl_control_owner_post_config(void);
 /* Executes "mine" of a user, and writes the sites that the user owns.  Returns 0, and writes
  * nothing, if the line is not such a command. */
 int vl_control_owner_answer(const char *line, apr_size_t len, uid_t uid, vl_out_t *out);
-
-/* --- vl_control_plans.c --- */
-
-void vl_control_plans_post_config(vl_plans_kept_t *kept);
-/* Changes a plan, and with it all sites whose limits come from it, or nothing. */
-const char *vl_control_plans_change(apr_pool_t *p, const char *name,
-                                    const vl_change_t *change, const char *why);
-/* As vl_control_expire(), for plans. */
-apr_int64_t vl_control_plans_expire(apr_pool_t *p, apr_int64_t now_us);
-/* Writes all plans, or the one of that name, as {"plans":[...]}. */
-void vl_control_plans_json(vl_out_t *out, const char *name);
 
 #endif
