@@ -1117,21 +1117,6 @@ vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock)
     return data;
 }
 
-int vl_newconn_return(int fd)
-{
-    const vl_passed_t new = { 0 };
-    int sent;
-
-    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    sent = vl_transfer_send(vl_child.transfer_pair, &fd, &new, 1) == APR_SUCCESS;
-    close(fd);
-    if (sent)
-        vl_dispatch_wake_self(vl_child.shm);
-    return sent;
-}
-
 /* --- other children ---------------------------------------------------------- */
 
 /* Returns a connection that waits here, without a grant, or NULL. */

@@ -127,9 +127,6 @@ typedef struct vl_conninfo_t {
     vl_newconn_t *newconn;      /* NULL: a worker has begun with the connection */
 } vl_conninfo_t;
 
-/* Gives a connection of the MPM, of which nothing was read, to the acceptor of a child. fd stays the
- * caller's. Returns 0 if that fails. */
-int vl_newconn_return(int fd);
 /* Called when a worker begins with the connection. Returns NULL if the socket did not
  * come from here. */
 vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock);

@@ -266,10 +266,3 @@ void vl_dispatch_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us)
     }
 }
 
-void vl_dispatch_resume_child(vl_shm_t *shm)
-{
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return;
-    __atomic_store_n(&shm->children[shm->self].stalled, 0, __ATOMIC_RELAXED);
-    vl_dispatch_and_unlock(shm);
-}

@@ -32,11 +32,9 @@ apr_uint32_t vl_dispatch_take_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets
 void vl_dispatch_take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 
 /* Revokes the grants of children that have not taken any for a second, and marks those
- * children as stalled. They are granted nothing until they resume. Every child calls this
+ * children as stalled. They are granted nothing until vl_slot_take() clears the mark. Every child calls this
  * periodically. */
 void vl_dispatch_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
-/* Clears the stalled mark of this child and dispatches. vl_slot_take() calls it. */
-void vl_dispatch_resume_child(vl_shm_t *shm);
 
 /* Wakes all other children. Takes no lock: the sampler needs none, and the rescue process
  * (vl_rescue.c) may take none. The kernel knows no robust locks of a process that clone() made,

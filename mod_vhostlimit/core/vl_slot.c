@@ -207,8 +207,10 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     apr_status_t rv;
     child_t *child;
 
-    if (is_revoked(shm))
-        vl_dispatch_resume_child(shm);
+    if (is_revoked(shm) && vl_segment_lock_child(shm) == APR_SUCCESS) {
+        __atomic_store_n(&shm->children[shm->self].stalled, 0, __ATOMIC_RELAXED);
+        vl_dispatch_and_unlock(shm);
+    }
     if (shm->self == NO_CHILD)
         return APR_EINIT;
     child = &shm->children[shm->self];

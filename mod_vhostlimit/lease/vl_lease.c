@@ -348,8 +348,10 @@ static int await_request(vl_lease_t *lease)
 
     wait_for_client(lease);
     again = !lease->streams_blocked && vl_has_pending_input(lease->c);
+    /* Its next request would be queued now. */
     if (!again && !lease->http2 && !lease->suspended && lease->can_suspend
-        && vl_lease_would_be_queued(lease))
+        && (lease->varies || vl_lease_credit(lease) <= 0) && vl_lease_is_limited(lease)
+        && vl_slot_contended(vl_leases.shm))
         vl_lease_suspend(lease);
     return again;
 }

@@ -246,8 +246,6 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease);
 /* Reads ahead to know whose the next request of an idle connection is, if it may have to be queued
  * and its bytes in the socket do not tell. Not under the lock. */
 void vl_lease_look(vl_lease_t *lease);
-/* Returns 1 if the next request of the idle connection would be queued now. */
-int vl_lease_would_be_queued(const vl_lease_t *lease);
 /* The thread has finished with a suspended connection. */
 void vl_lease_release_locked(vl_lease_t *lease);
 /* The acceptor polls the connection no more. The socket must be open. */

@@ -524,12 +524,6 @@ void vl_lease_look(vl_lease_t *lease)
 
 /* --- suspended connections -------------------------------------------------- */
 
-int vl_lease_would_be_queued(const vl_lease_t *lease)
-{
-    return (lease->varies || vl_lease_credit(lease) <= 0) && vl_lease_is_limited(lease)
-           && vl_slot_contended(vl_leases.shm);
-}
-
 /* Makes the acceptor poll the socket, which has an event at once if it has input already. An
  * event comes once for each change (EPOLLET), so that it costs no other system call. */
 static void watch_locked(vl_lease_t *lease, apr_uint32_t events)

@@ -3,8 +3,10 @@
  * its lease, and the output filter that sees the end of each response. */
 #include "request/vl_hooks.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <apr_portable.h>
 #include <http_core.h>             /* before http_connection.h */
@@ -20,10 +22,12 @@
 #include "accept/vl_classify.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_peek.h"
+#include "accept/vl_transfer.h"
 #include "base/vl_client.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "config/vl_sharing.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_engage.h"
 #include "request/vl_hooks_net.h"
 #include "request/vl_request.h"
@@ -356,6 +360,8 @@ static void refuse_hello(conn_rec *c, conn_t *conn)
 static int begin_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+    const vl_passed_t new = { 0 };
+    int fd = -1, is_sent;
 
     if (!conn || conn->is_processed)
         return DECLINED;
@@ -364,11 +370,16 @@ static int begin_connection(conn_rec *c)
         refuse_hello(c, conn);
         return OK;
     }
-    if (conn->accepted != CONN_ACCEPTED || vl_engage_is_dormant(vl_child.shm) || !vl_acceptor_is_thread()
-        || !vl_newconn_return(vl_socket_of(c))) {
+    if (conn->accepted == CONN_ACCEPTED && !vl_engage_is_dormant(vl_child.shm) && vl_acceptor_is_thread())
+        fd = fcntl(vl_socket_of(c), F_DUPFD_CLOEXEC, 0);
+    is_sent = fd >= 0 && vl_transfer_send(vl_child.transfer_pair, &fd, &new, 1) == APR_SUCCESS;
+    if (fd >= 0)
+        close(fd);
+    if (!is_sent) {
         limit_handshake(c, conn);
         return DECLINED;
     }
+    vl_dispatch_wake_self(vl_child.shm);
     c->aborted = 1;             /* the MPM closes its descriptor, and sends nothing */
     c->keepalive = AP_CONN_CLOSE;
     if (c->cs)
