@@ -17,9 +17,9 @@
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
 
-/* Time between two rounds. It is ROUND_REST times the average CPU time of a round: half a percent. */
+/* Time between two rounds. It is ROUND_REST times the CPU time of a round: half a percent. */
 #define ROUND_LEAST_US 20000
-#define ROUND_MOST_US (1 * APR_USEC_PER_SEC)
+#define ROUND_MOST_US 250000
 #define ROUND_REST 200
 /* Requests that are looked at in one round, beginning with another one each time. */
 #define LOOKS_MOST 24
@@ -39,7 +39,6 @@
  * CPU time of a round. Each round that finds no new call doubles the time. */
 #define CALLS_LEAST_US 5000
 #define CALLS_REST 100
-#define CALLS_QUIET_US 250000
 #define CALLS_MOST 1024
 /* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
  * without paused requests it sleeps without an end then. */
@@ -428,7 +427,7 @@ static void publish_calls(sampler_t *s)
             s->calls_wait_us = CALLS_LEAST_US;
         vl_dispatch_wake_all(s->shm);
     }
-    else if (s->calls_wait_us < CALLS_QUIET_US) {
+    else if (s->calls_wait_us < ROUND_MOST_US) {
         s->calls_wait_us *= 2;
     }
 }
@@ -589,7 +588,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
         take_round(&s);
         used_us = cpu_us() - from_us;
         state->round_us = vl_average(state->round_us, (apr_uint64_t)used_us);
-        sleep_us = (apr_int64_t)state->round_us * ROUND_REST;
+        sleep_us = used_us * ROUND_REST;
         if (sleep_us < ROUND_LEAST_US)
             sleep_us = ROUND_LEAST_US;
         if (sleep_us > ROUND_MOST_US)
