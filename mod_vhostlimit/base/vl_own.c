@@ -6,16 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vl_pages.h"
+
 #define REFRESH_US (60 * (apr_int64_t)1000000)
+/* More addresses are not known. Then a call from one of these waits its turn. */
+#define ADDRESSES 4096
 
 typedef struct table_t {
     size_t n;
-    struct in6_addr address[];          /* sorted */
+    struct in6_addr address[ADDRESSES];     /* sorted */
 } table_t;
 
 static struct {
-    table_t *table;                     /* atomic */
-    table_t *before;                    /* a thread may still read it; freed at the next reading */
+    table_t *tables;                /* two: a thread may still read one while the other is filled */
+    table_t *table;                 /* the one in use; atomic. NULL: none */
     apr_int64_t read_us;
 } own;
 
@@ -42,40 +46,28 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct in6_addr));
 }
 
-static table_t *read_table(void)
+void vl_own_child_init(apr_pool_t *pchild)
 {
-    struct ifaddrs *all, *each;
-    table_t *table;
-    size_t most = 0;
-
-    if (getifaddrs(&all))
-        return NULL;
-    for (each = all; each; each = each->ifa_next)
-        most++;
-    table = calloc(1, sizeof(*table) + most * sizeof(table->address[0]));
-    for (each = all; table && each; each = each->ifa_next) {
-        if (!each->ifa_addr || (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6))
-            continue;
-        (void)address_of(each->ifa_addr, &table->address[table->n++]);
-    }
-    freeifaddrs(all);
-    if (table)
-        qsort(table->address, table->n, sizeof(table->address[0]), compare);
-    return table;
+    own.tables = vl_pages_make(pchild, 2, sizeof(*own.tables));
+    own.table = NULL;
 }
 
 void vl_own_refresh(apr_int64_t now_us)
 {
+    struct ifaddrs *all, *each;
     table_t *table;
 
-    if (own.table && now_us - own.read_us < REFRESH_US)
+    if (!own.tables || (own.table && now_us - own.read_us < REFRESH_US) || getifaddrs(&all))
         return;
     own.read_us = now_us;
-    table = read_table();
-    if (!table)
-        return;
-    free(own.before);
-    own.before = own.table;
+    table = own.table == own.tables ? own.tables + 1 : own.tables;
+    table->n = 0;
+    for (each = all; each && table->n < ADDRESSES; each = each->ifa_next) {
+        if (each->ifa_addr && (each->ifa_addr->sa_family == AF_INET || each->ifa_addr->sa_family == AF_INET6))
+            (void)address_of(each->ifa_addr, &table->address[table->n++]);
+    }
+    freeifaddrs(all);
+    qsort(table->address, table->n, sizeof(table->address[0]), compare);
     __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
 }
 

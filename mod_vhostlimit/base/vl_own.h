@@ -11,8 +11,10 @@
 
 #include <sys/socket.h>
 
-#include <apr.h>
+#include <apr_pools.h>
 
+/* Child, before the others: makes an empty table that lives as long as the pool. */
+void vl_own_child_init(apr_pool_t *pchild);
 /* Reads the addresses, if that was not done in the last minute. Child: at its start, and the acceptor's
  * tick. */
 void vl_own_refresh(apr_int64_t now_us);

@@ -4,6 +4,8 @@
 #include <ifaddrs.h>
 #include <string.h>
 
+#include <apr_general.h>
+
 #include "tap.h"
 #include "base/vl_own.h"
 
@@ -57,6 +59,11 @@ static int knows_all(void)
 int main(void)
 {
     struct sockaddr_storage other = { .ss_family = AF_UNIX };
+    apr_pool_t *p;
+
+    apr_initialize();
+    apr_pool_create(&p, NULL);
+    vl_own_child_init(p);
 
     ok(port("192.0.2.1", "192.0.2.1") == 4000 && port("2001:db8::1", "2001:db8::1") == 4000, "the same address");
     ok(port("127.0.1.1", "127.0.0.1") == 4000 && port("192.0.2.1", "127.0.0.1") == 4000, "from 127.0.0.1 to another address");
