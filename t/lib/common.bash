@@ -7,6 +7,9 @@ export TOP LC_ALL=C
 
 # shellcheck source-path=SCRIPTDIR source=../../tools/lib/poll.sh
 . "$TOP/tools/lib/poll.sh"
+# Reading from a pipe that stays empty is a pause without a process.
+exec {poll_pipe}<> <(:)
+poll_pause() { read -r -t "$1" -u "$poll_pipe"; }
 
 # Bats traces every command in a DEBUG trap, for the line number of a failure. A
 # trace costs 0.1 ms or more. Commands of helpers are not traced: polling would use most

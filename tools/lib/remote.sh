@@ -101,22 +101,18 @@ remote_ask() { # <index> <seconds> <line>
 }
 
 remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good answer
-  local who="client ${remote_hosts[$1]}" deadline=$((SECONDS + $2)) line='' part=''
+  local who="client ${remote_hosts[$1]}" line=''
   printf '%s\n' "$3" >&"${remote_to[$1]}"
-  until IFS= read -r -t 1 -u "${remote_from[$1]}" line; do
-    part+=$line                 # read reached its timeout within the line
-    remote_answer="$who: $(remote_why "$1")"
-    if process_gone "${remote_pids[$1]}"; then
-      IFS= read -r -t 1 -u "${remote_from[$1]}" line || return 1
-      break
-    fi
-    remote_answer="$who does not answer within $2 s"
-    ((SECONDS < deadline)) || return 1
-  done
-  line=$part$line
+  poll_until "$2" remote_has_answered "$1" || { remote_answer="$who does not answer within $2 s"; return 1; }
+  remote_answer="$who: $(remote_why "$1")"
+  read -r -t 0 -u "${remote_from[$1]}" || return 1
+  IFS= read -r -u "${remote_from[$1]}" line
   remote_answer=$line
   [[ $line == ok* ]] || { remote_answer="$who: ${line#no }"; return 1; }
 }
+
+# It has, or it is gone.
+remote_has_answered() { read -r -t 0 -u "${remote_from[$1]}" || process_gone "${remote_pids[$1]}"; } # <index>
 
 remote_why() { # <index>: what ssh said last
   local said
