@@ -225,7 +225,7 @@ begin_handshake() { # <step>...
   { local start=${EPOCHREALTIME/./}
     tls_packets "$@" >/dev/null
     local tenths=$(((${EPOCHREALTIME/./} - start) / 100000))
-    at_least "$tenths" 9 "tenths of a second" && at_most "$tenths" $((30 * SLOWER)) "tenths of a second"
+    at_least "$tenths" 9 "tenths of a second" && at_most "$tenths" $((60 * SLOWER)) "tenths of a second"  # Timeout is 10 s
   } 3>&- 4>&- & began+=("$!")
 }
 
