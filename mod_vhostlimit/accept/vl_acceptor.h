@@ -14,7 +14,8 @@
  * Invariant: the listening sockets are in the epoll set only in the state LISTENING.
  *
  * There is no lock. One thread runs vl_acceptor_run(), and only it uses the state.
- * The callers are mod_vhostlimit.c, where the acceptor is a thread, and vl_prefork.c, where it is a child process. request/ asks which it is. */
+ * The callers are mod_vhostlimit.c, where the acceptor is a thread, and vl_prefork.c, where it is a
+ * child process. request/ asks which it is. */
 
 #include <signal.h>
 

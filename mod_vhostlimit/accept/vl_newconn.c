@@ -449,6 +449,7 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
     waiter->account = found->account;
     waiter->client = found->client;
     waiter->port = vl_own_port((const struct sockaddr *)&newconn->local, (const struct sockaddr *)&newconn->remote);
+    newconn->may_start_job = newconn->ready && !found->forwarded && waiter->port;
     waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -671,9 +672,6 @@ static void admit_locked(vl_newconn_t *newconn, const vl_classified_t *found)
     newconn->client.tls = found->tls;
     newconn->client.http11 = found->http11 && !found->http2;
     newconn->client.probed = newconn->starts_job = 0;
-    newconn->may_start_job = newconn->ready && !found->forwarded
-                             && vl_own_port((const struct sockaddr *)&newconn->local,
-                                            (const struct sockaddr *)&newconn->remote);
     request_slot_locked(newconn, conf, found);
 }
 

@@ -58,7 +58,7 @@ void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_bac
     b->user = user;
 }
 
-void vl_backends_set_own(vl_backends_t *b, const vl_own_t *own, int n)
+void vl_backends_set_own(vl_backends_t *b, const vl_listen_address_t *own, int n)
 {
     b->own = own;
     b->n_own = n;

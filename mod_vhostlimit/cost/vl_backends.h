@@ -45,11 +45,11 @@ void vl_backends_set_sites(vl_backends_t *b, vl_backends_site_fn *folder, vl_bac
 
 /* Where Apache itself listens: a request that waits for it waits for another request, which counts by
  * itself. The array must live as long. */
-typedef struct vl_own_t {
+typedef struct vl_listen_address_t {
     vl_ip_t ip;
     int port;
-} vl_own_t;
-void vl_backends_set_own(vl_backends_t *b, const vl_own_t *own, int n);
+} vl_listen_address_t;
+void vl_backends_set_own(vl_backends_t *b, const vl_listen_address_t *own, int n);
 
 /* Begins a round of samples. children: Apache's child processes, which are no back ends; the
  * array must live until the next round. stride: one request of so many is looked at. */

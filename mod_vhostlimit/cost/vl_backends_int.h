@@ -95,7 +95,7 @@ typedef struct process_t {
     parent_t *parent;               /* NULL: not watched */
     pid_t pid;
     int listen_fd;                  /* it was found by its listening socket here, or -1 ... */
-    apr_int64_t since_us;           /* ... at this time; 0: it was found again later */
+    apr_int64_t since_us;           /* ... at this time; 0: that was checked later */
     int is_background;              /* of a database: it is not charged */
     int is_program;                 /* it lives for one request */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
@@ -221,7 +221,7 @@ struct vl_backends_t {
     apr_uint32_t stride;            /* one request of so many is looked at */
     int is_paused;                  /* see vl_backends_set_paused() */
     apr_uint32_t processes;
-    const vl_own_t *own;
+    const vl_listen_address_t *own;
     int n_own;
     const pid_t *child;             /* Apache's child processes */
     int children;

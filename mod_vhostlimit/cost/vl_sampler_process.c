@@ -178,7 +178,7 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
                             vl_backends_site_fn *folder, vl_backends_site_fn *user)
 {
     const ap_listen_rec *listener;
-    vl_own_t *own;
+    vl_listen_address_t *own;
     int n = 0;
 
     for (listener = ap_listeners; listener; listener = listener->next)
