@@ -175,6 +175,13 @@ void vl_duty_tell(vl_shm_t *shm, vl_until_e what)
         vl_duty_wake_sampler(shm);
 }
 
+void vl_duty_tell_call(vl_shm_t *shm, apr_uint32_t account)
+{
+    vl_duty_tell(shm, VL_UNTIL_CALLS);
+    if (vl_fair_limits(&shm->queue, account).concurrency)
+        vl_duty_tell(shm, VL_UNTIL_HELD_CALLS);
+}
+
 int vl_duty_was_told(vl_shm_t *shm, vl_until_e what)
 {
     return __atomic_exchange_n(&shm->sampler->told[what], 0, __ATOMIC_ACQ_REL);

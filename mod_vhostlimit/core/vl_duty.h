@@ -68,9 +68,10 @@ typedef enum {
 } vl_sampler_e;
 
 /* What the sampler sleeps for besides its time: a request begins; calls are to be looked for; the
- * server becomes engaged, or a listed request begins that may wait for a back end. */
+ * server becomes engaged, or a listed request begins that may wait for a back end. It does not sleep for
+ * VL_UNTIL_HELD_CALLS: a connection that may be a call is queued at a site with a limit of requests. */
 typedef enum {
-    VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED, VL_UNTIL_COUNT
+    VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED, VL_UNTIL_HELD_CALLS, VL_UNTIL_COUNT
 } vl_until_e;
 
 typedef struct vl_sampler_state_t {
@@ -117,6 +118,8 @@ static inline void vl_duty_fill(vl_shm_t *shm, const vl_sampler_state_t *sampler
 }
 /* Tells the sampler that this has happened, and ends its sleep if it sleeps for it. */
 void vl_duty_tell(vl_shm_t *shm, vl_until_e what);
+/* The same, of a connection of this machine that is queued at this account. */
+void vl_duty_tell_call(vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: returns 1 if it was told this since the last call. */
 int vl_duty_was_told(vl_shm_t *shm, vl_until_e what);
 /* paused: the request of entry i has given its slot back. */

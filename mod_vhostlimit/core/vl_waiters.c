@@ -90,7 +90,7 @@ static void note_own_locked(vl_waiter_t *waiter)
     if (!waiter->port)
         return;
     APR_RING_INSERT_TAIL(here.own, waiter, vl_waiter_t, own_link);
-    vl_duty_tell(here.shm, VL_UNTIL_CALLS);
+    vl_duty_tell_call(here.shm, waiter->account);
 }
 
 /* The waiter has left its queue. */

@@ -36,9 +36,11 @@
 /* A call is forgotten if it was not seen for this long. */
 #define CALL_US (1 * APR_USEC_PER_SEC)
 /* While connections of this machine are queued, a round comes this soon, or after so many times the
- * CPU time of a round. Each round that finds no new call doubles the time. */
-#define CALLS_LEAST_US 5000
+ * CPU time of a round: fewer times at a site with a concurrency, because its callers may be all
+ * that it allows, and then wait for the round. Each round that finds no new call doubles the time. */
+#define CALLS_LEAST_US 2000
 #define CALLS_REST 100
+#define HELD_CALLS_REST 20
 #define CALLS_MOST 1024
 /* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
  * without paused requests it sleeps without an end then. */
@@ -422,7 +424,8 @@ static void publish_calls(sampler_t *s)
         s->calls[i--] = s->calls[--s->n_calls];
     }
     if (s->new_calls) {
-        s->calls_wait_us = (apr_int64_t)vl_duty_sampler(s->shm)->round_us * CALLS_REST;
+        s->calls_wait_us = (apr_int64_t)vl_duty_sampler(s->shm)->round_us
+                           * (vl_duty_was_told(s->shm, VL_UNTIL_HELD_CALLS) ? HELD_CALLS_REST : CALLS_REST);
         if (s->calls_wait_us < CALLS_LEAST_US)
             s->calls_wait_us = CALLS_LEAST_US;
         vl_dispatch_wake_all(s->shm);

@@ -152,7 +152,8 @@ static void calls_go_ahead(void)
     vl_waiters_add_locked(&crowd[0], NULL);
     vl_waiters_add_locked(&crowd[1], NULL);
     vl_waiters_let_calls_locked();
-    ok(!results.n && vl_duty_was_told(shm, VL_UNTIL_CALLS), "the sampler is told of a client on this machine");
+    ok(!results.n && vl_duty_was_told(shm, VL_UNTIL_CALLS) && vl_duty_was_told(shm, VL_UNTIL_HELD_CALLS),
+       "the sampler is told of a client on this machine, and that its site has a limit");
     vl_duty_note_call(shm, 40000, a);
     vl_waiters_let_calls_locked();
     ok(results.n == 1 && results.waiters[0] == &crowd[1] && !results.reasons[0],

@@ -34,11 +34,13 @@ describe_waiting() {
 
   test_scene turn
   test_pools master
-  test_load waiting 1 site1 40 0 50 wait100
-  test_load turned 1 site1 40 50 100 burn10
+  test_load waiting 1 site1 100 0 50 wait100
+  test_load turned 1 site1 100 50 100 burn10
   test_load neighbor 2 site2 40 0 50 burn10
   test_load later 2 site2 40 50 100 burn10
-  test_rows_beside_plain turn waiting turned neighbor later
+  test_rows_beside_plain turn neighbor later -- waiting turned
+  test_row all "turn: neighbor's p99 from then on / before" '<= 3' '<= 2' \
+    'this("turn") | ratio(load("later").p99_s; load("neighbor").p99_s)'
 
   test_scene long
   test_pools master
