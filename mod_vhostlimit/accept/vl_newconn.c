@@ -9,7 +9,7 @@
  * record stays until a worker begins with the connection, because a child that stops may have to
  * transfer connections that no worker has begun.
  *
- * Invariants, under vl_waiters_lock(), which functions that end in _locked need:
+ * Invariants, while no thread holds vl_waiters_lock(), which functions that end in _locked need:
  *   - each record is in exactly one state, and on the list of that state;
  *   - a timer is set in INCOMPLETE_HEAD, QUEUED and LINGERING only;
  *   - a connection is QUEUED if and only if its waiter is in vl_waiters.h;
@@ -85,14 +85,14 @@ static const char conninfo_key[] = "vhostlimit";
  *   new             --accept() or transfer-----------> CLASSIFYING
  *   new             --last answer sent by a worker---> LINGERING
  *   CLASSIFYING     --head incomplete----------------> INCOMPLETE_HEAD
- *                   --site has a limit---------------> QUEUED
- *                   --not limited, partial head------> FOR_MPM
+ *                   --needs a slot: asks for it------> QUEUED
+ *                   --needs none, or partial head----> FOR_MPM
  *                   --closed without any input-------> RELEASED
  *   INCOMPLETE_HEAD --input or close-----------------> CLASSIFYING
  *                   --too late, no request line------> LINGERING
  *                   --too late-----------------------> FOR_MPM
  *                   --input while acceptor stalls----> FOR_MPM
- *   QUEUED          --granted or refused-------------> FOR_MPM
+ *   QUEUED          --slot, grant or refusal---------> FOR_MPM
  *                   --client has gone----------------> RELEASED
  *   FOR_MPM         --MPM asks for a connection------> IN_MPM
  *                   --relayed to a prefork child-----> RELEASED
@@ -460,7 +460,7 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
     move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
     if ((found->acme
          && vl_slot_ask(vl_child.shm, found->account, VL_ASK_CALL, 0, &newconn->grant.ticket) == APR_SUCCESS)
-        || vl_waiters_add_locked(waiter, &newconn->grant.ticket)) {
+        || vl_waiters_take_or_queue_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = found->client;
         newconn->was_queued = newconn->queued_since_us != 0;

@@ -4,12 +4,13 @@
 
 /* Admission: may this request run now?
  *
- * vl_admit() is the only answer. A request needs a slot of the server, and mostly a thread of a
- * child process. What is checked depends on what asks:
+ * vl_admit() answers a request that asks. For one that is queued the dispatcher answers: can_serve() in
+ * vl_dispatch.c. A request needs a slot of the server, and mostly a thread of a child process. What is
+ * checked depends on what asks:
  *
  *                        | own limits | none waits | slot      | thread
  *   VL_ASK_NEW           | yes        | yes        | yes       | for a new connection
- *   the dispatcher       | (in the queue: vl_fair.h)  | yes   | vl_admit_thread()
+ *   the dispatcher       | (in the queue: vl_fair.h)  | vl_admit_slot() | vl_admit_thread()
  *   VL_ASK_LEASE         | yes        | -          | twice the number, while others wait | -
  *   VL_ASK_FORCED        | yes        | -          | -         | -
  *   VL_ASK_ENTER         | concurrency | -         | -         | -
@@ -26,8 +27,9 @@
  * child has one thread, so an account's processes are compared with the threshold instead of
  * its threads, and the acceptor is granted slots for all of them.
  *
- * This file owns no state. Lock: the segment lock, unless a comment says otherwise. Called by
- * the dispatcher and by vl_slot.c. `child` is a column of the segment. */
+ * This file owns no state. Lock: the segment lock, unless a comment says otherwise. vl_slot.c calls
+ * vl_admit(), and the dispatcher the functions that its row names. The acceptor, vl_engage.c, `lease`,
+ * `request` and `config` call the others. `child` is a column of the segment. */
 
 #include "core/vl_fair.h"
 #include "core/vl_shm.h"
@@ -42,7 +44,8 @@ typedef enum {
     VL_ASK_CALL             /* a request that another running request waits for */
 } vl_ask_e;
 
-/* Why it may not run now. */
+/* Why it may not run now. Callers only compare with VL_ADMITTED; unit tests check which line of the table
+ * has answered. */
 typedef enum {
     VL_ADMITTED,
     VL_NOT_BY_LIMITS,       /* its concurrency or its CPU cap is reached */

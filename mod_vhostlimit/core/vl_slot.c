@@ -98,8 +98,8 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
            && cell->waiting < (limit * here + all - 1) / all;
 }
 
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
-                          vl_wait_e how, vl_ticket_t *ret_ticket)
+apr_status_t vl_slot_take_or_wait(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                                  vl_wait_e how, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 

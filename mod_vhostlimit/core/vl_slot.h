@@ -7,7 +7,7 @@
  *
  * A waiter (a socket, a parked connection, a blocked thread) stays in its child process. The
  * segment only counts it. The thread that releases a slot dispatches (vl_dispatch.h). After
- * vl_slot_wait() and vl_slot_end(), check vl_slot_granted(): a grant to the calling child
+ * vl_slot_take_or_wait() and vl_slot_end(), check vl_slot_granted(): a grant to the calling child
  * does not wake it. vl_waiters.h does that.
  *
  * This file owns the slots that this child holds (running and streams of its cells), its
@@ -32,8 +32,8 @@ typedef enum {
     VL_WAIT_ASK             /* the same, unless it may run at once (VL_ASK_NEW) */
 } vl_wait_e;
 
-/* Adds one waiter of the account, which arrived at since_us, to this child's part of the queue,
- * and dispatches. A grant may already be in this child's ring when the function returns. Returns
+/* Takes a slot (VL_WAIT_ASK), or adds one waiter of the account, which arrived at since_us, to this
+ * child's part of the queue, and dispatches. A grant may already be in this child's ring when the function returns. Returns
  *   APR_SUCCESS      it is queued; VL_WAIT_ASK: it has the slot in *ret_ticket;
  *   APR_EINPROGRESS  VL_WAIT_ASK: it is queued;
  *   APR_EAGAIN       the queue is full, and a connection is deferred.
@@ -41,8 +41,8 @@ typedef enum {
  * proportional to its number of queued and deferred connections of the account. So no child
  * depends on another one to make progress, and connections enter the queue approximately in order
  * of arrival. */
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
-                          vl_wait_e how, vl_ticket_t *ret_ticket);
+apr_status_t vl_slot_take_or_wait(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us,
+                                  vl_wait_e how, vl_ticket_t *ret_ticket);
 /* Counts deferred connections of the account in this child as queued until its part of the queue
  * is full. If there is a place for another child that has deferred ones, wakes that child. */
 void vl_slot_refill(vl_shm_t *shm, apr_uint32_t account);

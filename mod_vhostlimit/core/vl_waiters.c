@@ -155,14 +155,14 @@ void vl_waiters_let_calls_locked(void)
     }
 }
 
-int vl_waiters_add_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
+int vl_waiters_take_or_queue_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 {
     vl_wait_e how = ret_ticket ? VL_WAIT_ASK : waiter->may_defer ? VL_WAIT_OR_DEFER : VL_WAIT;
     apr_status_t rv;
 
     if (!ret_ticket)
         vl_fair_add_waiter(here.queues, waiter);
-    rv = vl_slot_wait(here.shm, waiter->account, waiter->since_us, how, ret_ticket);
+    rv = vl_slot_take_or_wait(here.shm, waiter->account, waiter->since_us, how, ret_ticket);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
     if (ret_ticket) {
         if (rv == APR_SUCCESS)
@@ -182,8 +182,8 @@ void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
     vl_fair_add_first_waiter(here.queues, waiter);
     note_own_locked(waiter);
-    keep_if_counted_locked(waiter, vl_slot_wait(here.shm, waiter->account, waiter->since_us,
-                                                VL_WAIT_AGAIN, NULL));
+    keep_if_counted_locked(waiter, vl_slot_take_or_wait(here.shm, waiter->account, waiter->since_us,
+                                                        VL_WAIT_AGAIN, NULL));
 }
 
 static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
@@ -405,7 +405,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port
         take_granted_locked();
     }
     else {
-        vl_waiters_add_locked(&tw.waiter, NULL);
+        vl_waiters_take_or_queue_locked(&tw.waiter, NULL);
     }
     wait_for_grant_locked(&tw);
     pool->total--;

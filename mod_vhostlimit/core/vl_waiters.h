@@ -52,13 +52,13 @@ apr_uint64_t vl_waiters_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 /* The same with vl_slot_pause(). */
 void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
-/* Queues a waiter. The caller has set account, port, since_us, deadline_us, done and may_defer.
- * done() may be called before this function returns. If the account's queue is full, a waiter
- * with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
- * and queued waiters; the difference is only which count they are in. Any other waiter is
- * refused then (VL_REASON_QUEUE). ret_ticket: a waiter with may_defer asks for a slot first. Returns
- * 1, and does not queue it, if it gets one: the slot is in *ret_ticket. */
-int vl_waiters_add_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
+/* Takes a slot for a waiter (ret_ticket is not NULL, and it has may_defer), or queues it. The caller has
+ * set account, port, since_us, deadline_us, done and may_defer. Returns 1 with the slot in *ret_ticket, or
+ * 0 if the waiter is queued. done() may be called before this function returns. If the account's queue is
+ * full, a waiter with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
+ * and queued waiters; the difference is only which count they are in. Any other waiter is refused then
+ * (VL_REASON_QUEUE). */
+int vl_waiters_take_or_queue_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
 /* Requeues a waiter at the head, because its grant could not be used. */
 void vl_waiters_put_back_locked(vl_waiter_t *waiter);
 /* Removes a waiter whose done() has not been called. done() will not be called. */

@@ -432,7 +432,7 @@ void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_cli
     if (first)
         vl_waiters_put_back_locked(&lease->waiter);
     else
-        vl_waiters_add_locked(&lease->waiter, NULL);
+        vl_waiters_take_or_queue_locked(&lease->waiter, NULL);
 }
 
 /* A connection that cannot be queued may run. */

@@ -114,7 +114,7 @@ inline write_wake_ups(self)
     od
 }
 
-inline vl_slot_wait(c, a)
+inline vl_slot_take_or_wait(c, a)
 {
     atomic { waiting[CELL(c, a)]++; grant_free(c) };
     write_wake_ups(c)
@@ -225,8 +225,8 @@ proctype arrivals(byte c)
             n++;
             vl_waiters_lock(c);
             arrived[c]++;
-            queued[CELL(c, a)]++;         /* vl_waiters_add_locked() */
-            vl_slot_wait(c, a);
+            queued[CELL(c, a)]++;         /* vl_waiters_take_or_queue_locked() */
+            vl_slot_take_or_wait(c, a);
             take_if_granted(c);
             vl_waiters_unlock(c)
         :: n > 0 && queued[CELL(c, a)] ->

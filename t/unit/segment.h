@@ -136,7 +136,7 @@ static inline int enter(vl_shm_t *shm, apr_uint32_t a, vl_ticket_t *ret_ticket)
 /* Ends a request that used so many us of CPU. */
 static inline apr_status_t queue_one(vl_shm_t *shm, apr_uint32_t a, apr_int64_t since_us)
 {
-    return vl_slot_wait(shm, a, since_us, VL_WAIT, NULL);
+    return vl_slot_take_or_wait(shm, a, since_us, VL_WAIT, NULL);
 }
 
 static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,

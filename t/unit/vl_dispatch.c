@@ -54,7 +54,7 @@ static void enqueue(vl_shm_t *shm, apr_uint32_t n)
 {
     vl_ticket_t ticket;
 
-    if (vl_slot_wait(shm, n % ACCOUNTS, vl_clock_us(), VL_WAIT_ASK, &ticket) == APR_SUCCESS)
+    if (vl_slot_take_or_wait(shm, n % ACCOUNTS, vl_clock_us(), VL_WAIT_ASK, &ticket) == APR_SUCCESS)
         vl_slot_end(shm, &ticket, NULL);
 }
 

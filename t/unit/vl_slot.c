@@ -120,7 +120,7 @@ static void a_full_queue_refuses(void)
     ok(queue_one(shm, a, vl_clock_us()) == APR_SUCCESS
        && queue_one(shm, a, vl_clock_us()) == APR_EAGAIN,
        "after a grant one more is queued");
-    ok(vl_slot_wait(shm, a, vl_clock_us(), VL_WAIT_AGAIN, NULL) == APR_SUCCESS
+    ok(vl_slot_take_or_wait(shm, a, vl_clock_us(), VL_WAIT_AGAIN, NULL) == APR_SUCCESS
        && metrics(shm, a).waiting == 4,
        "a request that returns its grant is queued again, although the queue is full");
     ok(valid(shm), "the segment is valid");

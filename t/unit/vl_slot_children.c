@@ -566,7 +566,7 @@ static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
     apr_uint32_t deferred = 0;
 
     while (n--)
-        deferred += vl_slot_wait(child, a, vl_clock_us(), VL_WAIT_OR_DEFER, NULL)
+        deferred += vl_slot_take_or_wait(child, a, vl_clock_us(), VL_WAIT_OR_DEFER, NULL)
                     == APR_EAGAIN;
     return deferred;
 }
@@ -604,8 +604,8 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred requests may leave");
     vl_slot_unwait(&two, a);
     vl_slot_unwait(&two, a);
-    ok(vl_slot_wait(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
-       && vl_slot_wait(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
+    ok(vl_slot_take_or_wait(&one, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_EAGAIN
+       && vl_slot_take_or_wait(&two, a, 1, VL_WAIT_OR_DEFER, NULL) == APR_SUCCESS,
        "a new request is behind the deferred ones of its child only");
     vl_shm_parent_reclaim(shm, shm->children[0].pid);
     ok(metrics(shm, a).deferred == 0 && valid(shm), "a dead child has no deferred requests");

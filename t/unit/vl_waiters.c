@@ -129,7 +129,7 @@ static void enqueue_crowd(vl_ticket_t *ret_ticket)
         crowd[i].deadline_us = 2000 + i;
         crowd[i].done = record;
         crowd[i].may_defer = 1;
-        vl_waiters_add_locked(&crowd[i], NULL);
+        vl_waiters_take_or_queue_locked(&crowd[i], NULL);
     }
     vl_waiters_unlock();
 }
@@ -149,8 +149,8 @@ static void calls_go_ahead(void)
     crowd[0].done = crowd[1].done = record;
     crowd[1].port = 40000;
     vl_waiters_lock();
-    vl_waiters_add_locked(&crowd[0], NULL);
-    vl_waiters_add_locked(&crowd[1], NULL);
+    vl_waiters_take_or_queue_locked(&crowd[0], NULL);
+    vl_waiters_take_or_queue_locked(&crowd[1], NULL);
     vl_waiters_let_calls_locked();
     ok(!results.n && vl_duty_was_told(shm, VL_UNTIL_CALLS) && vl_duty_was_told(shm, VL_UNTIL_HELD_CALLS),
        "the sampler is told of a client on this machine, and that its site has a limit");
@@ -161,7 +161,7 @@ static void calls_go_ahead(void)
     vl_waiters_put_back_locked(&crowd[1]);
     ok(results.n == 1, "a new connection that could not use its slot waits again");
     vl_waiters_remove_locked(&crowd[1]);
-    vl_waiters_add_locked(&crowd[1], NULL);
+    vl_waiters_take_or_queue_locked(&crowd[1], NULL);
     ok(results.n == 2 && results.waiters[1] == &crowd[1], "a known call does not wait");
     vl_waiters_remove_locked(&crowd[0]);
     vl_waiters_unlock();
@@ -239,7 +239,7 @@ static void queue_up(unsigned i, unsigned n, unsigned class_no)
     waiter->client.class_no = (unsigned char)class_no;
     vl_clients_key(shm, a, &waiter->client);
     vl_waiters_lock();
-    vl_waiters_add_locked(waiter, NULL);
+    vl_waiters_take_or_queue_locked(waiter, NULL);
     vl_waiters_unlock();
 }
 
