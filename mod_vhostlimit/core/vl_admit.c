@@ -88,7 +88,7 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
     apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s->duty;
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
-    /* A number that is set counts requests and is never exceeded. */
+    /* A number that is set counts requests. Only what does not ask here runs beyond it. */
     if (!head->by_duty)
         return may_take(q, account, f->load, s->left);
     /* More than the last fifth is free. */

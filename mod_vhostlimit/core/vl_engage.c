@@ -149,7 +149,7 @@ static __attribute__((cold)) void engage(vl_shm_t *shm, vl_engaged_e why)
 
 /* Returns 1 if a site with `own` of `all`, requests or what they want, has not much more than the
  * others, and its requests are known to be short. The queue would decide nothing that the kernel does
- * not. A number of slots that was set is never exceeded. */
+ * not. With a number of slots that was set no site is even. */
 static int is_even(const vl_shm_t *shm, const vl_fair_account_t *fair, apr_uint64_t own, apr_uint64_t all,
                    apr_uint32_t sites)
 {
