@@ -127,10 +127,10 @@ static void check_fleet(doctor_t *doctor)
     const char *fleet = doctor->status->fleet;
 
     if (fleet && !strcmp(fleet, "held"))
-        add(doctor, GOOD, "fleet", "", "vhostlimit-fleet renews its leases");
+        add(doctor, GOOD, "fleet", "", "vhostlimit-fleet renews its parts");
     else if (fleet && !strcmp(fleet, "lapsed"))
         add(doctor, PROBLEM, "fleet", "systemctl status vhostlimit-fleet; vhostlimitctl fleet",
-            "vhostlimit-fleet does not renew its leases: the configured weights and limits "
+            "vhostlimit-fleet does not renew its parts: the configured weights and limits "
             "hold on this server alone");
 }
 

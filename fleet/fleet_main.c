@@ -241,7 +241,7 @@ static void interval(daemon_t *d)
     if (d->error.status != CTL_DONE) {
         char *text = ctl_printf("%s. %s", d->error.text, is_doubled(d) || !d->is_leasing
                                 ? "The configured limits hold on this server alone"
-                                : "The leases end in 3 seconds at the latest; then the configured "
+                                : "The parts end in 3 seconds at the latest; then the configured "
                                   "limits hold on this server alone");
 
         say_once(d, text);

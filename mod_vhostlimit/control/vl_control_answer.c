@@ -227,7 +227,7 @@ apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
 {
     if (vl_fleet_expire(vl_control_shm, now_us) && vl_control_fork_may_log())
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_control_server, VLOGNO(0064)
-                     "vhostlimit-fleet has not renewed its leases in time: the configured "
+                     "vhostlimit-fleet has not renewed its parts in time: the configured "
                      "weights and limits hold on this server alone. Look at the service's "
                      "log and at vhostlimitctl fleet");
     return vl_fleet_state(vl_control_shm).until_us;

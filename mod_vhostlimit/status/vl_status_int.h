@@ -45,11 +45,11 @@
     X(wait_p50_us, VL_GAUGE, NULL, NULL)                                                       \
     X(wait_p99_us, VL_GAUGE, NULL, NULL)                                                       \
     X(fleet_weight_milli, VL_GAUGE, "fleet_weight_thousandths",                                \
-      "weight leased by vhostlimit-fleet, in thousandths; 0: none")                            \
+      "part of the weight from vhostlimit-fleet, in thousandths; 0: none")                     \
     X(fleet_cpu_permille, VL_GAUGE, "fleet_cpu_permille",                                      \
-      "leased part of a CPU limit over all servers, 1000 is one processor; 0: none")           \
+      "part of a CPU limit over all servers, 1000 is one processor; 0: none")                  \
     X(fleet_concurrency, VL_GAUGE, "fleet_concurrency",                                        \
-      "leased part of a limit of running requests over all servers; 0: none")
+      "part of a limit of running requests over all servers; 0: none")
 
 /* Maximum number of hosts (VhostLimitAccounts Host) that a page shows. */
 #define VL_STATUS_HOSTS_MAX 200
