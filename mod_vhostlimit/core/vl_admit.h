@@ -8,14 +8,14 @@
  * vl_dispatch.c. A request needs a slot of the server, and mostly a thread of a child process. What is
  * checked depends on what asks:
  *
- *                        | own limits | none waits | slot      | thread
- *   VL_ASK_NEW           | yes        | yes        | yes       | for a new connection
- *   the dispatcher       | (in the queue: vl_fair.h)  | vl_admit_slot() | vl_admit_thread()
- *   VL_ASK_LEASE         | yes        | -          | twice the number, while others wait | -
- *   VL_ASK_FORCED        | yes        | -          | -         | -
- *   VL_ASK_ENTER         | concurrency | -         | -         | -
- *   VL_ASK_ERROR_PAGE    | -          | yes        | one free  | -
- *   VL_ASK_CALL          | -          | -          | as many as there are callers | -
+ *                        | own limits  | none waits | slot            | thread
+ *   VL_ASK_NEW           | yes         | yes        | yes             | for a new connection
+ *   the dispatcher       | (in the queue: vl_fair.h) | vl_admit_slot() | vl_admit_thread()
+ *   VL_ASK_LEASE         | yes         | -          | twice the number, while others wait | -
+ *   VL_ASK_FORCED        | yes         | -          | -               | -
+ *   VL_ASK_ENTER         | concurrency | -          | -               | -
+ *   VL_ASK_ERROR_PAGE    | -           | yes        | one free        | -
+ *   VL_ASK_CALL          | -           | -          | as many as there are callers | -
  *
  * Some slots, threads and processes are kept free for other accounts. A slot is never taken
  * back, so a single account must not hold all of them. The threshold is dynamic (Choudhury and
@@ -28,8 +28,8 @@
  * its threads, and the acceptor is granted slots for all of them.
  *
  * This file owns no state. Lock: the segment lock, unless a comment says otherwise. vl_slot.c calls
- * vl_admit(), and the dispatcher the functions that its row names. The acceptor, vl_engage.c, `lease`,
- * `request` and `config` call the others. `child` is a column of the segment. */
+ * vl_admit(), and the dispatcher the functions that its row names. The rest of the core, the acceptor,
+ * `lease`, `request` and `config` call the others. `child` is a column of the segment. */
 
 #include "core/vl_fair.h"
 #include "core/vl_shm.h"
