@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: run httpd's own tests of a module (pytest) without and with mod_vhostlimit
-# Usage:   httpd-tests.sh --source DIR [-m MPM] [-s SUITE] [--] [PYTEST-OPTION | FILE]...
+# Summary: run httpd's own tests without and with mod_vhostlimit
+# Usage:   httpd-tests.sh --source DIR [-m MPM] [-s SUITE] [--] [OPTION | FILE]...
 #   --source DIR   a source tree of httpd 2.4: test/pyhttpd and test/modules are used. The
 #                  installed Apache runs, with the module that is built in this tree
 #   -m MPM         event, worker or prefork (event)
-#   -s SUITE       folder of test/modules (http2), or pytest_suite: test/pytest_suite of
-#                  httpd 2.4.69 or newer, with all modules of the installed Apache
+#   -s SUITE       folder of test/modules (http2), or with all modules of the installed Apache
+#                  pytest_suite: test/pytest_suite of httpd 2.4.69 or newer; perl-framework:
+#                  that folder of DIR, which is debian/ of Debian's source package apache2
+#   OPTION         of pytest, or of t/TEST in perl-framework
 #   -h, --help     this help
 #   --version      the version
-#   FILE           run this file of the suite only, for example test_105_timeout.py
+#   FILE           run this file of the suite only, for example test_105_timeout.py or
+#                  t/modules/alias.t
 #   Both runs happen at the same time, each in namespaces of its own. Tests that
 #   pass without the module and fail with it are printed. Tests that fail in both are
 #   counted: the installed Apache may differ from the source tree.
@@ -28,6 +31,16 @@ remove_work() { rm -rf "$work"; }
 # A copy of the tests, for one run.  httpd's configure writes config.ini otherwise.
 prepare() { # <plain | vhostlimit>
   local dir=$work/$1 libexec
+  if [[ $suite == perl-framework ]]; then
+    cp -R "$source/perl-framework" "$dir"
+    additions "$1" >>"$dir/t/conf/extra.conf.in"
+    write_apxs "$dir"
+    echo 'TypesConfig /etc/mime.types' >>"$dir/httpd.conf"
+    sed '/^::1/s/[[:space:]]localhost\b//g' /etc/hosts >"$dir/hosts"      # it expects 127.0.0.1 alone
+    chmod 755 "$work" "$dir/apxs"
+    chown -R "$(httpd_user):" "$dir"
+    return
+  fi
   if [[ $suite == pytest_suite ]]; then
     mkdir -p "$dir"
     cp -R "$source/test/pytest_suite" "$dir/test"
@@ -83,7 +96,7 @@ write_apxs() { # <folder>
   local folder=$1 libexec name file other=cgi
   [[ $mpm != prefork ]] || other=cgid
   libexec=$(apxs -q LIBEXECDIR)
-  for file in "$libexec"/mod_*.so; do
+  for file in $(dpkg -L apache2-bin 2>/dev/null | grep "^$libexec/mod_" || printf '%s\n' "$libexec"/mod_*.so); do   # Apache's own
     name=${file##*/mod_}
     case ${name%.so} in
       mpm_*) [[ $name == mpm_$mpm.so ]] || continue ;;
@@ -113,8 +126,9 @@ additions() { # <plain | vhostlimit>: lines for httpd.conf
     printf '%s\n' "LoadModule vhostlimit_module \"$module\"" 'VhostLimit On' 'VhostLimitCgroup off'
 }
 
-run_tests() { # <plain | vhostlimit> <argument of pytest>...
+run_tests() { # <plain | vhostlimit> <argument of pytest or t/TEST>...
   local dir=$work/$1/test options=()
+  [[ $suite != perl-framework ]] || { run_perl "$@"; return; }
   [[ $suite != pytest_suite ]] || options=("--apxs=$work/$1/apxs" "--httpd=$(httpd_program)")
   # shellcheck disable=SC2016  # for the inner shell
   unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
@@ -123,7 +137,22 @@ run_tests() { # <plain | vhostlimit> <argument of pytest>...
     - "$dir" "$mpm" "$python" "${options[@]}" "${@:2}" >"$work/$1.log" 2>&1
 }
 
+# As an ordinary user: as root it looks for one.
+run_perl() { # <plain | vhostlimit> <argument of t/TEST>...
+  # shellcheck disable=SC2016  # for the inner shell
+  unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
+    cd "$1" && mount --bind hosts /etc/hosts && ip link set lo up && export HOME=$1 LC_ALL=C &&
+    user=(setpriv --reuid "$2" --regid "$2" --init-groups) &&
+    "${user[@]}" perl Makefile.PL -apxs "$1/apxs" -httpd_conf "$1/httpd.conf" && exec "${user[@]}" t/TEST -verbose "${@:3}"' \
+    - "$work/$1" "$(httpd_user)" "${@:2}" >"$work/$1.log" 2>&1
+}
+
+# Of perl-framework, FILE:NUMBER for each test.
 results() { # <plain | vhostlimit>: "PASSED name" and the like, a line each
+  [[ $suite != perl-framework ]] || {
+    awk '/^t\/[^ ]+\.t \.+/ { file = $1 } /^ok [0-9]/ { print "PASSED " file ":" $2 } /^not ok [0-9]/ { print "FAILED " file ":" $3 }' "$work/$1.log" | sort -u
+    return
+  }
   sed -nE 's/^(PASSED|FAILED|ERROR) ([^ ]+).*$/\1 \2/p' "$work/$1.log" | sort -u
 }
 
@@ -141,8 +170,28 @@ report() {
   [[ -z $only ]]
 }
 
+check_pytest() {
+  local needs='pytest, httpx'
+  python=$(command -v /usr/bin/python3 || command -v python3) || cannot 'python3 is not installed'
+  tests=tests
+  if [[ $suite != pytest_suite ]]; then
+    need curl nghttp h2load make
+    tests=modules/$suite needs='pytest, cryptography, packaging, filelock'
+  fi
+  "$python" -c "import $needs" 2>/dev/null || cannot "Python packages are missing: $needs (Debian: python3-NAME)"
+  [[ -d $source/test/pytest_suite/$tests || -d $source/test/pyhttpd && -d $source/test/$tests ]] ||
+    cannot "$source has no test/pyhttpd or no test/$tests: not a source tree of httpd 2.4"
+}
+
+check_perl() {
+  need perl make gcc setpriv
+  perl -MLWP -MHTTP::DAV -MAnyEvent -MDateTime -MFCGI -MNet::SSLeay -MProtocol::HTTP2 -e 1 2>/dev/null ||
+    cannot 'Perl packages are missing (Debian: libwww-perl libhttp-dav-perl libanyevent-perl libdatetime-perl libfcgi-perl libnet-ssleay-perl libprotocol-http2-perl)'
+  [[ -e $source/perl-framework/Makefile.PL ]] || cannot "$source has no perl-framework: not debian/ of the source package apache2"
+}
+
 main() {
-  local source='' mpm=event suite=http2 module python tests python_needs files=() run pids=()
+  local source='' mpm=event suite=http2 module python tests='' files=() run pids=()
   parse_options m:s: source: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
@@ -158,23 +207,13 @@ main() {
   [[ $mpm =~ ^(event|worker|prefork)$ ]] || misuse "-m: $mpm is not event, worker or prefork"
   need_root
   need apxs unshare ip
-  python=$(command -v /usr/bin/python3 || command -v python3) || cannot 'python3 is not installed'
-  if [[ $suite == pytest_suite ]]; then
-    tests=tests python_needs='pytest, httpx'
-  else
-    need curl nghttp h2load make
-    tests=modules/$suite python_needs='pytest, cryptography, packaging, filelock'
-  fi
-  "$python" -c "import $python_needs" 2>/dev/null ||
-    cannot "Python packages are missing: $python_needs (Debian: python3-NAME)"
-  [[ -d $source/test/pytest_suite/$tests || -d $source/test/pyhttpd && -d $source/test/$tests ]] ||
-    cannot "$source has no test/pyhttpd or no test/$tests: not a source tree of httpd 2.4"
+  if [[ $suite == perl-framework ]]; then check_perl; else check_pytest; fi
   module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
   [[ -e $module ]] || cannot 'the module is not built: run ./autogen.sh && ./configure && make'
   work=$(mktemp -d)
   on_exit remove_work
-  files=("$tests")
-  (($# == 0)) || files=("${@/#test_/$tests/test_}")
+  files=("${@/#test_/$tests/test_}")
+  (($# > 0)) || [[ -z $tests ]] || files=("$tests")
   for run in plain vhostlimit; do
     prepare "$run"
     run_tests "$run" "${files[@]}" &
@@ -182,7 +221,7 @@ main() {
   done
   for run in "${pids[@]}"; do wait "$run" || true; done
   for run in plain vhostlimit; do
-    grep -qE '^[0-9]+ (passed|failed)' "$work/$run.log" ||
+    grep -qE '^([0-9]+ (passed|failed)|Files=[0-9])' "$work/$run.log" ||
       { tail -n 20 "$work/$run.log" >&2; die "the run of $run did not end"; }
   done
   report
