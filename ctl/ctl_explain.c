@@ -4,6 +4,7 @@
 #include "ctl_explain.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ typedef enum {
     CAUSE_CPU,
     CAUSE_SLOTS,
     CAUSE_MOST,
+    CAUSE_BACKLOG,              /* this and the next one do not depend on limits */
+    CAUSE_CALLS,
     CAUSE_NEIGHBOR,             /* only if no other cause limits the site */
     CAUSE_CLIENT,               /* this and the next one explain the queue inside the site */
     CAUSE_CLASS,
@@ -40,7 +43,7 @@ typedef struct explain_t {
 } explain_t;
 
 static const char *const cause_names[CAUSES] = {
-    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "neighbor", "client", "class"
+    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "backlog", "calls", "neighbor", "client", "class"
 };
 
 /* --- causes --------------------------------------------------------------- */
@@ -90,6 +93,18 @@ static int has_neighbor(const explain_t *explain)
            && other->cpu_now_permille > status->processors * 500;
 }
 
+/* Returns the sum of a number over a list of the site, such as "backends". */
+static json_int_t sum_of(const ctl_vhost_t *vhost, const char *list, const char *key)
+{
+    const json_t *row;
+    json_int_t sum = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(vhost->json, list), i, row)
+        sum += ctl_number_of(row, key) < INT32_MAX ? ctl_number_of(row, key) : INT32_MAX;
+    return sum;
+}
+
 static void find_causes(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -111,6 +126,8 @@ static void find_causes(explain_t *explain)
         has[CAUSE_SLOTS] = explain->free <= 0 && !has[CAUSE_CPU];
         has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);
     }
+    has[CAUSE_BACKLOG] = sum_of(vhost, "backends", "waiting") > 0;
+    has[CAUSE_CALLS] = sum_of(vhost, "calls", "queued") > 0;
     for (i = 0; i < CAUSE_NEIGHBOR; i++)
         explain->ncauses += has[i];
     if (!explain->ncauses && has_neighbor(explain))
@@ -376,6 +393,91 @@ static void say_most(explain_t *explain)
                             explain->vhost->name));
 }
 
+/* Returns the row of a list whose key has this text, or NULL. */
+static const json_t *row_of(const ctl_vhost_t *vhost, const char *list, const char *key, const char *text)
+{
+    const char *value;
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(vhost->json, list), i, row) {
+        value = json_string_value(json_object_get(row, key));
+        if (value && !strcmp(value, text))
+            return row;
+    }
+    return NULL;
+}
+
+/* Returns the site whose requests most processes of the back end serve, or NULL. */
+static const ctl_vhost_t *holder_of(const ctl_status_t *status, const char *address, json_int_t *ret_serving)
+{
+    const ctl_vhost_t *holder = NULL;
+    const json_t *row;
+    size_t i;
+
+    *ret_serving = 0;
+    for (i = 0; i < status->nvhosts; i++) {
+        row = row_of(&status->vhosts[i], "backends", "address", address);
+        if (!row || ctl_number_of(row, "serving") <= *ret_serving)
+            continue;
+        holder = &status->vhosts[i];
+        *ret_serving = ctl_number_of(row, "serving");
+    }
+    return holder;
+}
+
+/* Says which site has the processes of a back end in whose backlog requests of the explained one wait. */
+static void say_backlog_of(explain_t *explain, const char *address, json_int_t waiting)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    json_int_t serving;
+    const ctl_vhost_t *holder = holder_of(explain->status, address, &serving);
+    int is_other = holder && holder != vhost;
+    char *has = holder ? ctl_printf(": %s has " N " of them", is_other ? holder->name : "the site itself", serving)
+                       : ctl_printf("%s", "");
+
+    say(explain, ctl_printf(N " request%s wait%s for %s, whose processes are all busy%s.%s More processes "
+                            "(pm.max_children of PHP-FPM), or a pool for each site, help. Next: " CTL_PROGRAM " %s %s.",
+                            waiting, ctl_plural(waiting), waiting == 1 ? "s" : "", address, has,
+                            holder && row_of(holder, "calls", "site", vhost->name)
+                            ? " Its requests there call this site in turn, so both may wait until a timeout." : "",
+                            is_other ? "explain" : "show", is_other ? holder->name : vhost->name));
+    free(has);
+}
+
+static void say_backlog(explain_t *explain)
+{
+    const json_t *row;
+    const char *address;
+    size_t i;
+
+    json_array_foreach(json_object_get(explain->vhost->json, "backends"), i, row) {
+        address = json_string_value(json_object_get(row, "address"));
+        if (address && ctl_number_of(row, "waiting") > 0)
+            say_backlog_of(explain, address, ctl_number_of(row, "waiting"));
+    }
+}
+
+/* Says which sites of this server the pages call. */
+static void say_calls(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(vhost->json, "calls"), i, row) {
+        const char *site = json_string_value(json_object_get(row, "site"));
+        json_int_t running = ctl_number_of(row, "running"), queued = ctl_number_of(row, "queued");
+        int is_own = site && !strcmp(site, vhost->name);
+
+        if (site)
+            say(explain, ctl_printf("Its requests wait for requests of %s: " N " %s running and " N " %s queued. Next: "
+                                    CTL_PROGRAM " %s %s.", is_own ? "the site itself" : site,
+                                    running, running == 1 ? "is" : "are", queued, queued == 1 ? "is" : "are",
+                                    is_own ? "show" : "explain", site));
+    }
+}
+
 static void say_client(explain_t *explain)
 {
     say(explain, explain->client);
@@ -527,8 +629,8 @@ static void say_changed(explain_t *explain)
 static void say_all(explain_t *explain)
 {
     static void (*const says[CAUSES])(explain_t *explain) = {
-        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_busy,
-        say_client, say_class
+        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_backlog,
+        say_calls, say_busy, say_client, say_class
     };
     int i;
 
@@ -547,6 +649,8 @@ static void say_all(explain_t *explain)
     say_limited(explain);
     say_waits(explain);
     say_database(explain);
+    if (!explain->has_cause[CAUSE_CALLS])
+        say_calls(explain);
     say_places(explain);
     say_late(explain);
     say_refusals(explain);

@@ -5,6 +5,7 @@
 # hold no slot, and a call of the server to itself goes ahead of its callers.
 
 load lib/live
+load lib/control
 
 setup() { requires root php_fpm mod_proxy_fcgi; }
 
@@ -56,7 +57,8 @@ END
     cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<'END'
 <?php
 $to = ($_GET['to'] ?? 'a') . '.test';
-$page = isset($_GET['ms']) ? "/burn.php?ms=$_GET[ms]" : '/page.html';
+$page = isset($_GET['ms']) ? "/burn.php?ms=$_GET[ms]" : ($_GET['page'] ?? '/page.html');
+while (isset($_GET['after']) && !file_exists("$_SERVER[DOCUMENT_ROOT]/../../hold/$_GET[after]")) usleep(10000);
 $server = fsockopen($_GET['at'] ?? '127.0.0.1', $_SERVER['SERVER_PORT']);
 $is_http2 = isset($_GET['http2']);
 if ($is_http2) fwrite($server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0");
@@ -228,6 +230,37 @@ fill() { # <pool of a> <pool of b>
   wake_up one "${names[@]}"
 }
 
+explains() { [[ $(ctl explain "$1.test") == *"$2"* ]]; }    # <vhost> <text>
+
+@test "explain names the back end whose processes are all busy, and the site that has them" {
+  requires ctl
+  local busy="requests wait for $HTTPD_ROOT/fpm/shared, whose processes are all busy"
+  POOL=4 start_with_pools shared shared
+  begin_sleepers b b{1..4}
+  wait_until 10 status_at_least b asleep 4
+  begin_sleepers a a{1..3}
+  wait_until 10 explains a "3 $busy: b.test has 4 of them. "
+  is "$(ctl explain --json a.test | jq -c .causes)" '["backlog"]'
+  is "$(ctl explain --json b.test | jq -c .causes)" '[]'
+  wake_up b{1..4} a{1..3}
+  wait_until 10 explains a 'Nothing limits the site'
+}
+
+@test "explain names the site of this server that pages call, and pages that hold the processes which their calls need" {
+  requires ctl
+  POOL=2 start_with_pools a b
+  begin_request one a '/call.php?to=b&page=/sleep.php?go=morning'
+  wait_until 10 explains a 'Its requests wait for requests of b.test: 1 is running and 0 are queued. Next: vhostlimitctl explain b.test.'
+  touch "$HTTPD_ROOT/hold/morning"
+  is "$(answer_of one)" 200
+  begin_request one a '/call.php?ms=10&after=noon'
+  begin_request two a '/call.php?ms=10&after=noon'
+  wait_until 10 status_at_least a asleep 2
+  touch "$HTTPD_ROOT/hold/noon"
+  wait_until 10 explains a "2 requests wait for $HTTPD_ROOT/fpm/a, whose processes are all busy: the site itself has 2 of them. Its requests there call this site in turn"
+  like "$(ctl explain a.test)" 'requests of the site itself: 2 are running and 0 are queued'
+}
+
 # How a page calls: a new connection, another address of the machine, which it reaches from 127.0.0.1, a kept
 # connection, and streams of HTTP/2.
 WAYS=('' 'at=127.0.0.2' 'times=3' 'http2=1&times=3')
@@ -251,6 +284,18 @@ start_with_ways() { # [start_httpd argument]...
     is "$(cat "$HTTPD_ROOT/hold"/c[1-4].body)" calledcalledcalledcalled "$way"
   done
   is "$(status_of a refused)" 0
+}
+
+@test "Apache that proxies to a second port of its own answers all requests, also with few running ones" {
+  requires ab mod_proxy_http
+  stay_engaged
+  start_httpd -l proxy -l proxy_http -v "a ProxyPass / http://127.0.0.1:$(free_port second)/" -v 'a ProxyPreserveHost On' \
+    -x "Listen 127.0.0.1:$(free_port second)" -x "<VirtualHost 127.0.0.1:$(free_port second)>" -x "ServerName a.test:$(free_port second)" \
+    -x "DocumentRoot $HTTPD_ROOT/htdocs/a" -x '</VirtualHost>' 'VhostLimit On' 'VhostLimitConcurrency 4' -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 64' \
+    -t 'ThreadsPerChild 64' -t 'MaxRequestWorkers 128' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 128'
+  ab -q -r -l -n 6000 -c 100 -s 60 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$HTTPD_ROOT/ab"
+  like "$(<"$HTTPD_ROOT/ab")" 'Complete requests: *6000'
+  is "$(grep -c Non-2xx "$HTTPD_ROOT/ab") $(status_of a refused)" '0 0'
 }
 
 @test "a page that asks another site is charged for what that site does, however it asks" {

@@ -36,9 +36,9 @@ page() { get status "/vhostlimit$1"; }   # <query>
 }
 
 @test "?json: each account has all columns, and numbers are numbers" {
-  local want='["asleep","backend_us","backends","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","database_now_permille","database_us","database_waits","deferred","duty_permille","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","runnable_permille","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["asleep","backend_us","backends","busy_us","calls","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","database_now_permille","database_us","database_waits","deferred","duty_permille","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","runnable_permille","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .expires_s, .plan, .unenforced, .virtual_hosts, .classes, .backends) | .[] | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .expires_s, .plan, .unenforced, .virtual_hosts, .classes, .backends, .calls) | .[] | type] | unique')" '["number"]'
 }
 
 @test "?json: each site has its virtual hosts, with addresses and places in the configuration" {

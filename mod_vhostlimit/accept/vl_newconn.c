@@ -448,8 +448,8 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
 
     waiter->account = found->account;
     waiter->client = found->client;
-    waiter->port = vl_own_port((const struct sockaddr *)&newconn->local, (const struct sockaddr *)&newconn->remote);
-    newconn->may_start_job = newconn->ready && !found->forwarded && waiter->port;
+    waiter->key = vl_own_key((const struct sockaddr *)&newconn->local, (const struct sockaddr *)&newconn->remote);
+    newconn->may_start_job = newconn->ready && !found->forwarded && waiter->key;
     waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;

@@ -71,16 +71,27 @@ void vl_own_refresh(apr_int64_t now_us)
     __atomic_store_n(&own.table, table, __ATOMIC_RELEASE);
 }
 
-int vl_own_port(const struct sockaddr *local, const struct sockaddr *remote)
+apr_uint32_t vl_own_key_of(const struct in6_addr *client, int client_port, int server_port)
+{
+    apr_uint32_t hash = (apr_uint32_t)client_port << 16 | (apr_uint32_t)server_port;
+    int i;
+
+    for (i = 0; i < 4; i++)
+        hash = (hash ^ client->s6_addr32[i]) * 0x9e3779b1;      /* Knuth's multiplicative hash */
+    return hash ? hash : 1;
+}
+
+apr_uint32_t vl_own_key(const struct sockaddr *local, const struct sockaddr *remote)
 {
     const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
     struct in6_addr to, from;
-    int port = address_of(remote, &from);
+    int port = address_of(remote, &from), server = address_of(local, &to);
 
     if (!port)
         return 0;
-    if ((address_of(local, &to) && !compare(&to, &from)) || IN6_IS_ADDR_LOOPBACK(&from)
-        || (IN6_IS_ADDR_V4MAPPED(&from) && from.s6_addr[12] == 127))
-        return port;
-    return table && bsearch(&from, table->address, table->n, sizeof(from), compare) ? port : 0;
+    if ((server && !compare(&to, &from)) || IN6_IS_ADDR_LOOPBACK(&from)
+        || (IN6_IS_ADDR_V4MAPPED(&from) && from.s6_addr[12] == 127)
+        || (table && bsearch(&from, table->address, table->n, sizeof(from), compare)))
+        return vl_own_key_of(&from, port, server);
+    return 0;
 }

@@ -7,8 +7,9 @@
  * from 127.0.0.1, and to a further address of an interface from the first one.
  *
  * Owns the table of addresses of this process. No lock: one thread calls vl_own_refresh(), any thread
- * vl_own_port(). */
+ * vl_own_key(). */
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <apr_pools.h>
@@ -18,7 +19,10 @@ void vl_own_child_init(apr_pool_t *pchild);
 /* Reads the addresses, if that was not done in the last minute. Child: at its start, and the acceptor's
  * tick. */
 void vl_own_refresh(apr_int64_t now_us);
-/* Returns the client's port if the client is on this machine, else 0. */
-int vl_own_port(const struct sockaddr *local, const struct sockaddr *remote);
+/* Returns a key of the connection if the client is on this machine, else 0. The client's port alone would not do: the
+ * kernel uses it for connections to other ports too. */
+apr_uint32_t vl_own_key(const struct sockaddr *local, const struct sockaddr *remote);
+/* Returns the same for a client at this address, as one of IPv6, and port. */
+apr_uint32_t vl_own_key_of(const struct in6_addr *client, int client_port, int server_port);
 
 #endif

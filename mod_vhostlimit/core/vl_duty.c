@@ -14,6 +14,9 @@
 #include "core/vl_segment.h"
 #include "core/vl_slot.h"
 
+/* That requests wait in a backlog is true for this long. The sampler rests less while they do. */
+#define BACKLOG_US (1 * APR_USEC_PER_SEC)
+
 task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
 {
     return &shm->tasks[(apr_size_t)child * VL_TASKS_MAX + i];
@@ -45,12 +48,12 @@ void vl_duty_wake_sampler(vl_shm_t *shm)
 }
 
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
-                   int port)
+                   apr_uint32_t key)
 {
     task_t *task = vl_duty_take(shm, i);
 
     if (task)
-        vl_duty_fill(shm, shm->sampler, task, account + 1, client_fd, port);
+        vl_duty_fill(shm, shm->sampler, task, account + 1, client_fd, key);
 }
 
 task_t *vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
@@ -108,7 +111,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
             copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
             copy.tid = task->tid;
             copy.client_fd = task->client_fd;
-            copy.port = task->port;
+            copy.key = task->key;
             see(data, pid, c, i, &copy);
         }
     }
@@ -201,24 +204,44 @@ static vl_spent_t *find_spent(vl_spent_t *spent, apr_uint32_t account, const cha
     return each < spent + VL_SPENT_MAX ? each : oldest;
 }
 
-void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
-                   apr_uint64_t us)
+static int is_spent_at(const vl_spent_t *spent, apr_uint32_t account, const char *address)
 {
-    vl_spent_t *all = shm->sampler->spent, *spent = &all[*entry];
+    return spent->account == account + 1
+           && !strncmp(spent->address, address, sizeof(spent->address) - 1);
+}
 
-    if (spent->account != account + 1
-        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+/* Returns the entry for the account and the address: this one, another one, or a new one. */
+static vl_spent_t *spent_at(vl_spent_t *spent, vl_spent_t *all, apr_uint32_t account, const char *address)
+{
+    if (!is_spent_at(spent, account, address))
         spent = find_spent(all, account, address);
-        *entry = (apr_uint32_t)(spent - all);
-    }
-    if (spent->account != account + 1
-        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+    if (!is_spent_at(spent, account, address)) {
         __atomic_store_n(&spent->us, 0, __ATOMIC_RELAXED);
+        spent->queued_us = 0;
         apr_cpystrn(spent->address, address, sizeof(spent->address));
         __atomic_store_n(&spent->account, account + 1, __ATOMIC_RELEASE);
     }
     spent->at_us = vl_clock_us();
+    return spent;
+}
+
+void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                   apr_uint64_t us)
+{
+    vl_spent_t *all = shm->sampler->spent, *spent = spent_at(&all[*entry], all, account, address);
+
+    *entry = (apr_uint32_t)(spent - all);
     __atomic_add_fetch(&spent->us, us, __ATOMIC_RELAXED);
+}
+
+void vl_duty_backlog(vl_shm_t *shm, apr_uint32_t account, const char *address, apr_uint32_t serving,
+                     apr_uint32_t waiting)
+{
+    vl_spent_t *all = shm->sampler->spent, *spent = spent_at(all, all, account, address);
+
+    __atomic_store_n(&spent->serving, serving, __ATOMIC_RELAXED);
+    __atomic_store_n(&spent->waiting, waiting, __ATOMIC_RELAXED);
+    __atomic_store_n(&spent->queued_us, spent->at_us, __ATOMIC_RELEASE);
 }
 
 int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
@@ -232,24 +255,30 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
         if (whose != account + 1)
             continue;
         *ret_spent = spent[(*i)++];
+        if (vl_clock_us() - ret_spent->queued_us > BACKLOG_US)
+            ret_spent->serving = ret_spent->waiting = 0;
         return 1;
     }
     return 0;
 }
 
-int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
+static apr_uint64_t *call_at(const vl_shm_t *shm, apr_uint32_t key)
 {
-    apr_uint32_t call = caller == VL_NO_ACCOUNT ? VL_CALL_OF_UNKNOWN : caller + 1;
-
-    const int is_new = !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
-
-    __atomic_add_fetch(&shm->sampler->known_calls, (apr_uint32_t)is_new, __ATOMIC_RELEASE);
-    return is_new;
+    return &shm->sampler->calls[key >> 16];
 }
 
-void vl_duty_forget_call(vl_shm_t *shm, int port)
+int vl_duty_note_call(vl_shm_t *shm, apr_uint32_t key, apr_uint32_t caller)
 {
-    if (__atomic_exchange_n(&shm->sampler->calls[port], 0, __ATOMIC_ACQ_REL))
+    const apr_uint32_t call = caller == VL_NO_ACCOUNT ? VL_CALL_OF_UNKNOWN : caller + 1;
+    const apr_uint64_t now = (apr_uint64_t)key << 32 | call, before = __atomic_exchange_n(call_at(shm, key), now, __ATOMIC_ACQ_REL);
+
+    __atomic_add_fetch(&shm->sampler->known_calls, (apr_uint32_t)!before, __ATOMIC_RELEASE);
+    return before >> 32 != key;
+}
+
+void vl_duty_forget_call(vl_shm_t *shm, apr_uint32_t key)
+{
+    if (vl_duty_call(shm, key) && __atomic_exchange_n(call_at(shm, key), 0, __ATOMIC_ACQ_REL))
         __atomic_sub_fetch(&shm->sampler->known_calls, 1, __ATOMIC_RELEASE);
 }
 
@@ -258,9 +287,21 @@ int vl_duty_knows_calls(const vl_shm_t *shm)
     return __atomic_load_n(&shm->sampler->known_calls, __ATOMIC_ACQUIRE) > 0;
 }
 
-apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, apr_uint32_t key)
 {
-    return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
+    const apr_uint64_t call = __atomic_load_n(call_at(shm, key), __ATOMIC_ACQUIRE);
+
+    return call >> 32 == key ? (apr_uint32_t)call : 0;
+}
+
+void vl_duty_note_queued(vl_shm_t *shm, apr_uint32_t key, apr_uint32_t account)
+{
+    __atomic_store_n(&shm->sampler->queued[key >> 16], account == VL_NO_ACCOUNT ? 0 : account + 1, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_duty_queued(const vl_shm_t *shm, apr_uint32_t key)
+{
+    return __atomic_load_n(&shm->sampler->queued[key >> 16], __ATOMIC_RELAXED) - 1;
 }
 
 /* vl_duty_see_fn */

@@ -28,7 +28,7 @@ typedef struct vl_shm_t vl_shm_t;
 
 typedef struct task_t {
     apr_uint32_t account;           /* 1 + the account, and a TASK_ flag; 0: the entry is free */
-    int port;                       /* of the client, if it is on this machine; else 0 */
+    apr_uint32_t key;               /* of the connection of a client on this machine (vl_own.h); else 0 */
     apr_uint32_t serial;            /* changes with each request */
     pid_t tid;                      /* the thread */
     int client_fd;                  /* socket of its client, or -1 */
@@ -50,13 +50,15 @@ static inline apr_uint32_t vl_duty_account(apr_uint32_t word)
     return (word & ~(TASK_LISTED | TASK_ADOPTED | TASK_STREAM | TASK_DISOWNED)) - 1;
 }
 
-/* CPU time that an account was charged for one back end, for the status page. */
+/* What an account was charged for one back end, and its requests there, for the status page. */
 #define VL_SPENT_MAX 2048
 #define VL_ADDRESS_SIZE 80
 typedef struct vl_spent_t {
     apr_uint32_t account;           /* 1 + the account; 0: the entry is free; atomic */
     apr_uint64_t us;                /* atomic */
     apr_int64_t at_us;              /* when it was last charged */
+    apr_int64_t queued_us;          /* when the next two were last true: requests wait in its backlog */
+    apr_uint32_t serving, waiting;  /* the account's requests that its processes serve; in its backlog */
     char address[VL_ADDRESS_SIZE];
 } vl_spent_t;
 
@@ -74,6 +76,16 @@ typedef enum {
     VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED, VL_UNTIL_HELD_CALLS, VL_UNTIL_COUNT
 } vl_until_e;
 
+/* Calls are found by the upper half of their key, which depends on all of the connection. Of two with the same one,
+ * the last is known. */
+#define VL_CALL_KEYS 65536
+/* Calls of one account to one, which may be the same. They are estimated if the server has many requests. */
+#define VL_CALLS_MAX 64
+typedef struct vl_calls_t {
+    apr_uint32_t caller, called;
+    apr_uint32_t running, queued;   /* of the called requests */
+} vl_calls_t;
+
 typedef struct vl_sampler_state_t {
     vl_sampler_e state;
     apr_int64_t round_at;           /* when it last completed a round, us */
@@ -85,14 +97,17 @@ typedef struct vl_sampler_state_t {
     apr_uint32_t sleeps;            /* futex: the vl_until_e that it sleeps for, 0 while it works */
     int told[VL_UNTIL_COUNT];       /* see vl_duty_tell(); atomic */
     vl_spent_t spent[VL_SPENT_MAX];
-    apr_uint32_t known_calls;       /* ports in `calls`; atomic */
-    apr_uint32_t calls[65536];      /* of each port: see vl_duty_call(); atomic */
+    vl_calls_t calling[VL_CALLS_MAX];   /* in the last round, for the status page */
+    apr_uint32_t n_calling;             /* atomic */
+    apr_uint32_t known_calls;       /* in `calls`; atomic */
+    apr_uint64_t calls[VL_CALL_KEYS];   /* by a part of the key: the key, and see vl_duty_call(); atomic */
+    apr_uint32_t queued[VL_CALL_KEYS];  /* 1 + account of a queued request of a client on this machine; atomic */
 } vl_sampler_state_t;
 
 /* Enters a request that the calling thread runs into entry i of this child's table, or frees
  * the entry. */
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
-                   int port);
+                   apr_uint32_t key);
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
 /* Entry i is for requests of the calling thread from now on. Returns it, or NULL if there is none. The
  * caller serializes the calls of its child. */
@@ -105,10 +120,10 @@ void vl_duty_wake_sampler(vl_shm_t *shm);
  * each request of a dormant server runs. */
 task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
 static inline void vl_duty_fill(vl_shm_t *shm, const vl_sampler_state_t *sampler, task_t *task,
-                                apr_uint32_t word, int client_fd, int port)
+                                apr_uint32_t word, int client_fd, apr_uint32_t key)
 {
     task->client_fd = client_fd;
-    task->port = port;
+    task->key = key;
     __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
     /* These two are ordered. See must_not_sleep(). */
@@ -156,24 +171,32 @@ apr_uint32_t vl_duty_part(const vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
 /* Calls: a running request waits for this server itself, directly or in its back end. The
- * sampler sees it, and notes the port of the client's end and the caller's account. A call must
+ * sampler sees it, and notes the key of the connection (vl_own.h) and the caller's account. A call must
  * not wait behind its callers (VL_ASK_CALL), and is charged to the caller.
  * The sampler is told when a connection of this machine is queued (VL_UNTIL_CALLS), and looks soon.
- * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
+ * vl_duty_note_call(): the sampler has seen one with this key; returns 1 if it is new. caller:
  * the account, or VL_NO_ACCOUNT if several may have called.
  * vl_duty_forget_call(): it does not see it any more.
  * vl_duty_knows_calls(): returns 0 if there is none.
- * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
+ * vl_duty_call(): returns 0 if no call has this key, VL_CALL_OF_UNKNOWN, or 1 + the caller.
+ * vl_duty_note_queued(): a request with this key is queued; VL_NO_ACCOUNT: it is no longer.
+ * vl_duty_queued(): returns its account, or VL_NO_ACCOUNT.
  * None takes a lock. */
-int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller);
-void vl_duty_forget_call(vl_shm_t *shm, int port);
+int vl_duty_note_call(vl_shm_t *shm, apr_uint32_t key, apr_uint32_t caller);
+void vl_duty_forget_call(vl_shm_t *shm, apr_uint32_t key);
 int vl_duty_knows_calls(const vl_shm_t *shm);
 #define VL_CALL_OF_UNKNOWN ((apr_uint32_t)-1)
-apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port);
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, apr_uint32_t key);
+void vl_duty_note_queued(vl_shm_t *shm, apr_uint32_t key, apr_uint32_t account);
+apr_uint32_t vl_duty_queued(const vl_shm_t *shm, apr_uint32_t key);
 /* Sampler: adds to what the account was charged for the back end at this address. *entry: where,
  * 0 at first. If there are too many, the oldest is forgotten. */
 void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
                    apr_uint64_t us);
+/* Sampler: requests wait in the backlog of this back end: that many of the account, and its processes serve
+ * others of it. To be repeated. */
+void vl_duty_backlog(vl_shm_t *shm, apr_uint32_t account, const char *address, apr_uint32_t serving,
+                     apr_uint32_t waiting);
 /* Copies the next entry of the account from *i on, and moves *i behind it. Returns 0 if there is
  * none. */
 int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,

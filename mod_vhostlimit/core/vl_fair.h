@@ -307,8 +307,8 @@ struct vl_waiter_t {
     struct wait_client_t *client_queue;    /* its client's queue */
     vl_client_id_t client;          /* its client; all zero: the site does not share
                                      * by client */
-    APR_RING_ENTRY(vl_waiter_t) own_link;       /* port is not 0: see vl_waiters_let_calls_locked() */
-    int port;                       /* the client's, if it is on this machine; else 0 */
+    APR_RING_ENTRY(vl_waiter_t) own_link;       /* key is not 0: see vl_waiters_let_calls_locked() */
+    apr_uint32_t key;               /* of the connection of a client on this machine (vl_own.h); else 0 */
     apr_uint32_t account;
     apr_int64_t since_us;           /* arrival */
     apr_int64_t deadline_us;        /* when it is refused */

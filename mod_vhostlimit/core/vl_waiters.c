@@ -87,17 +87,20 @@ void vl_waiters_refill_locked(void)
 /* The waiter has entered its queue. */
 static void note_own_locked(vl_waiter_t *waiter)
 {
-    if (!waiter->port)
+    if (!waiter->key)
         return;
     APR_RING_INSERT_TAIL(here.own, waiter, vl_waiter_t, own_link);
+    vl_duty_note_queued(here.shm, waiter->key, waiter->account);
     vl_duty_tell_call(here.shm, waiter->account);
 }
 
 /* The waiter has left its queue. */
 static void forget_own_locked(vl_waiter_t *waiter)
 {
-    if (waiter->port)
-        APR_RING_REMOVE(waiter, own_link);
+    if (!waiter->key)
+        return;
+    APR_RING_REMOVE(waiter, own_link);
+    vl_duty_note_queued(here.shm, waiter->key, VL_NO_ACCOUNT);
 }
 
 /* Handles the result of counting a waiter that was just added to its queue. If it is not
@@ -134,7 +137,7 @@ static void let_call_locked(vl_waiter_t *waiter)
 {
     vl_ticket_t ticket;
 
-    if (!waiter->port || !waiter->client_queue || !vl_duty_call(here.shm, waiter->port)
+    if (!waiter->key || !waiter->client_queue || !vl_duty_call(here.shm, waiter->key)
         || vl_slot_ask(here.shm, waiter->account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
         return;
     vl_waiters_remove_locked(waiter);
@@ -372,14 +375,14 @@ static void wait_for_grant_locked(thread_waiter_t *tw)
     take_granted_locked();
 }
 
-int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port, int stream,
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint32_t key, int stream,
                     apr_int64_t timeout_us, vl_grant_t *grant)
 {
     pool_t *pool = stream ? &here.streams : &here.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
     thread_waiter_t tw = {
         .stream = stream,
-        .waiter = { .account = account, .client = *client, .port = port, .since_us = since_us,
+        .waiter = { .account = account, .client = *client, .key = key, .since_us = since_us,
                     .deadline_us = since_us + timeout_us, .done = finish_wait_locked,
                     .in_mpm = 1 }
     };

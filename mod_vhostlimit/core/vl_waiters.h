@@ -53,7 +53,7 @@ apr_uint64_t vl_waiters_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
 /* Takes a slot for a waiter (ret_ticket is not NULL, and it has may_defer), or queues it. The caller has
- * set account, port, since_us, deadline_us, done and may_defer. Returns 1 with the slot in *ret_ticket, or
+ * set account, key, since_us, deadline_us, done and may_defer. Returns 1 with the slot in *ret_ticket, or
  * 0 if the waiter is queued. done() may be called before this function returns. If the account's queue is
  * full, a waiter with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
  * and queued waiters; the difference is only which count they are in. Any other waiter is refused then
@@ -65,7 +65,7 @@ void vl_waiters_put_back_locked(vl_waiter_t *waiter);
 void vl_waiters_remove_locked(vl_waiter_t *waiter);
 
 /* Blocks the calling thread until it gets a slot, is refused, or timeout_us has passed.
- * Without a slot and without a refusal, the waiter could not be counted. port: see vl_waiter_t. stream: the thread
+ * Without a slot and without a refusal, the waiter could not be counted. key: see vl_waiter_t. stream: the thread
  * is one of mod_http2. Streams wait like this when their site is at its own limits, and
  * over HTTP/2 where connections cannot be parked. Requests on kept-alive connections wait
  * like this where the MPM keeps a thread for each connection (worker, prefork). A grant
@@ -74,7 +74,7 @@ void vl_waiters_remove_locked(vl_waiter_t *waiter);
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
  * account. Takes the waiters lock. */
-int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int port, int stream,
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint32_t key, int stream,
                     apr_int64_t timeout_us, vl_grant_t *grant);
 
 /* Gives slots to waiters that running requests wait for (vl_duty_call()). The acceptor calls it when it

@@ -26,6 +26,8 @@
 #define NAMED_MOST 64
 /* Processes of a back end that are looked at in one round, about, if each may work for any request. */
 #define GROUP_LOOKS 16
+/* Of a back end with a backlog, so many processes are asked whether they wait for a connection. */
+#define IDLE_LOOKS 64
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
 {
@@ -190,7 +192,7 @@ static void note_call(vl_backends_t *b, const vl_peer_t *peer, apr_uint32_t acco
 {
     if (b->calls == CALLS)
         return;
-    b->call[b->calls].port = peer->from_port;
+    b->call[b->calls].key = vl_proc_key(&peer->from_ip, peer->from_port, peer->port);
     b->call[b->calls++].account = account;
 }
 
@@ -501,6 +503,42 @@ static backend_t *programs_of(vl_backends_t *b, pid_t pid)
     return backend;
 }
 
+/* Finds the socket that listens at the peer's address, and processes that a scan for another back end has found. */
+static void find_listening(vl_backends_t *b, backend_t *backend, const vl_peer_t *peer)
+{
+    /* The last one may be that of a server which was restarted since. */
+    if (!backend->processes && b->now_us >= backend->scan_us)
+        backend->listener = vl_backends_find_listener(b, peer);
+    if (backend->listener && !backend->processes)
+        vl_backends_find_adopt(b, backend);
+}
+
+/* A request of the account waits in the backlog of the back end. More requests of a site that has processes of its
+ * own would only wait there as well. Those of other sites would wait behind them, in order of arrival. */
+static vl_wait_for_e look_at_backlog(vl_backends_t *b, apr_uint32_t account, const vl_peer_t *peer)
+{
+    backend_t *backend = peer->name[0] ? vl_backends_table_get(b, peer->name) : vl_backends_table_user(b, account)->last;
+    share_t *share;
+
+    if (!backend)
+        return VL_WAIT_ASLEEP;
+    find_listening(b, backend, peer);
+    if (!backend->processes && !backend->same)
+        (void)vl_backends_find_scan(b, backend, 0);
+    if (backend->same)
+        backend = backend->same;
+    share = vl_backends_table_share(backend, account);
+    if (share->queued_round != b->round)
+        share->waiting = 0;
+    share->queued_round = b->round;
+    share->waiting++;
+    share->queued_us = b->now_us;
+    if (b->now_us - backend->queued_us > VL_BACKLOG_US)
+        backend->queued_since_us = b->now_us;
+    backend->queued_us = backend->seen_us = b->now_us;
+    return backend->n_shares > 1 ? VL_WAIT_QUEUED : VL_WAIT_ASLEEP;
+}
+
 /* from: the back end of the process, NULL for Apache. */
 static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t account, pid_t pid,
                           pid_t tid, int fd, int depth, apr_uint32_t *ret_runs)
@@ -529,11 +567,10 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
             note_call(b, &peer, account);
             return VL_WAIT_ASLEEP;
         }
-        /* More requests of a site that has processes of its own would only wait there as well. Those of
-         * other sites would wait behind them, in order of arrival. */
-        backend = peer.port ? vl_backends_table_get(b, peer.name)
-                            : vl_backends_table_user(b, account)->last;
-        return !depth && backend && backend->n_shares > 1 ? VL_WAIT_QUEUED : VL_WAIT_ASLEEP;
+        if (depth)
+            return VL_WAIT_ASLEEP;
+        vl_proc_name(pid, fd, &peer);
+        return look_at_backlog(b, account, &peer);
     case VL_PEER_HERE:
     case VL_PEER_HIDDEN:
         if ((found == VL_PEER_HIDDEN && from && from->is_apart) || !is_own(b, &peer))
@@ -554,12 +591,7 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
     vl_proc_name(pid, fd, &peer);
     backend = vl_backends_table_get(b, peer.name);
     vl_backends_database_check(b, backend->same ? backend->same : backend);
-    /* The last one may be that of a server which was restarted since. */
-    if (!backend->processes && b->now_us >= backend->scan_us)
-        backend->listener = vl_backends_find_listener(b, &peer);
-    /* A scan for another back end may have found its processes. */
-    if (backend->listener && !backend->processes)
-        vl_backends_find_adopt(b, backend);
+    find_listening(b, backend, &peer);
     if (!peer.port)
         vl_backends_database_find(b, backend, pid, fd);
     return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
@@ -685,7 +717,50 @@ void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *
     int i;
 
     for (i = 0; i < b->calls; i++)
-        call(data, b->call[i].port, b->call[i].account);
+        call(data, b->call[i].key, b->call[i].account);
+}
+
+/* Returns 1 if a process of the back end waits for a connection: the backlog is not longer than it takes the
+ * process to wake up. */
+static int has_idle(vl_backends_t *b, const backend_t *backend)
+{
+    process_t *process;
+    int i, looks = 0;
+
+    for (process = backend->processes; process && looks < IDLE_LOOKS; process = process->next) {
+        if (vl_backends_table_is_parent(process))
+            continue;
+        looks++;
+        sample_process(b, process);
+        for (i = 0; i < process->waits.n; i++) {
+            if (vl_proc_inode(process->pid, process->waits.fd[i], NULL) == backend->listener)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+void vl_backends_backlogs(vl_backends_t *b, vl_backends_backlog_fn *tell, void *data)
+{
+    apr_hash_index_t *i;
+    const share_t *share;
+    backend_t *backend;
+    void *value;
+    int k;
+
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (b->now_us - backend->queued_us > VL_BACKLOG_US || backend->queued_us - backend->queued_since_us < VL_BACKLOG_US
+            || has_idle(b, backend))
+            continue;
+        for (k = 0; k < backend->n_shares; k++) {
+            share = &backend->shares[k];
+            if (share->account != VL_NO_ACCOUNT)
+                tell(data, share->account, backend->name, users_of(b, share),
+                     b->now_us - share->queued_us > VL_BACKLOG_US ? 0 : share->waiting * b->stride);
+        }
+    }
 }
 
 apr_uint32_t vl_backends_processes(const vl_backends_t *b)

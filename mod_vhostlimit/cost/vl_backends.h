@@ -105,10 +105,17 @@ typedef void vl_backends_spend_fn(void *data, apr_uint32_t *entry, apr_uint32_t 
 void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
                         vl_backends_spend_fn *spend, void *data);
 
+/* Calls `tell` for each account that uses a back end whose processes are all busy, and in whose backlog requests have
+ * been seen for VL_BACKLOG_US. serving: requests of the account that the processes serve; waiting: in the backlog. */
+#define VL_BACKLOG_US 500000
+typedef void vl_backends_backlog_fn(void *data, apr_uint32_t account, const char *address, apr_uint32_t serving,
+                                    apr_uint32_t waiting);
+void vl_backends_backlogs(vl_backends_t *b, vl_backends_backlog_fn *tell, void *data);
+
 /* Calls `call` for each connection to Apache itself that a request was seen to wait for in
- * this round. port: of the client's end. account: the request's, VL_NO_ACCOUNT if it may be one
+ * this round. key: of the connection (vl_own.h). account: the request's, VL_NO_ACCOUNT if it may be one
  * of several. */
-typedef void vl_backends_call_fn(void *data, int port, apr_uint32_t account);
+typedef void vl_backends_call_fn(void *data, apr_uint32_t key, apr_uint32_t account);
 void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
 /* Returns the number of processes that are watched. */
 apr_uint32_t vl_backends_processes(const vl_backends_t *b);

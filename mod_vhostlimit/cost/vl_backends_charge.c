@@ -245,7 +245,8 @@ static void forget_shares(vl_backends_t *b, backend_t *backend)
     int i;
 
     for (i = 0; i < backend->n_shares; i++) {
-        if (b->now_us - backend->shares[i].seen_us > FORGET_US && backend->n_shares > 1)
+        if (b->now_us - backend->shares[i].seen_us > FORGET_US
+            && b->now_us - backend->shares[i].queued_us > FORGET_US && backend->n_shares > 1)
             backend->shares[i--] = backend->shares[--backend->n_shares];
     }
 }

@@ -58,6 +58,8 @@ typedef struct share_t {
                                      * less */
     apr_uint64_t own_ns;            /* of a database: used by sessions that it had all the time */
     apr_int64_t seen_us;
+    apr_uint32_t queued_round, waiting;     /* its requests in the backlog in this round ... */
+    apr_int64_t queued_us;          /* ... and when one was last seen there */
     apr_uint64_t spent_ns;          /* charged, and not told yet */
     apr_uint32_t entry;             /* see vl_backends_spend_fn */
 } share_t;
@@ -160,6 +162,8 @@ struct backend_t {
                                      * it was read */
     apr_int64_t owed_since_us;
     apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
+    apr_int64_t queued_us;          /* when one was last seen in its backlog ... */
+    apr_int64_t queued_since_us;    /* ... and since when in all rounds */
     apr_int64_t read_us;            /* when its CPU time was last read */
     apr_int64_t after_us;           /* see vl_backends_look_after() */
     apr_int64_t children_us;        /* when the children of its parents were last read */
@@ -234,7 +238,7 @@ struct vl_backends_t {
     apr_int64_t moment_us;          /* when it began */
     apr_int64_t pace;               /* ns of CPU time in 1 us of a program that wants a processor */
     struct {
-        int port;
+        apr_uint32_t key;
         apr_uint32_t account;
     } call[CALLS];                  /* see vl_backends_calls() */
     int calls;

@@ -53,8 +53,8 @@ static apr_uint32_t take_task_locked(void)
  * sampler may find that out late. */
 static void find_caller_locked(vl_meter_t *meter)
 {
-    apr_uint32_t call = meter->port && !meter->ticket->caller
-                        ? vl_duty_call(meters.shm, meter->port) : 0;
+    apr_uint32_t call = meter->key && !meter->ticket->caller
+                        ? vl_duty_call(meters.shm, meter->key) : 0;
 
     if (call && call != VL_CALL_OF_UNKNOWN && call != meter->ticket->account + 1)
         meter->ticket->caller = call;
@@ -89,18 +89,18 @@ void vl_meter_child_init(vl_shm_t *shm)
 /* --- requests with a slot --------------------------------------------------- */
 
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket, apr_int64_t thread_from_us,
-                    int client_fd, int port, vl_meter_waits_fn *waits)
+                    int client_fd, apr_uint32_t key, vl_meter_waits_fn *waits)
 {
     memset(meter, 0, sizeof(*meter));
     meter->ticket = ticket;
     meter->waits = waits;
     meter->thread_from = thread_from_us;
-    meter->port = port;
+    meter->key = key;
     pthread_getcpuclockid(pthread_self(), &meter->clock);
     pthread_mutex_lock(&meters.lock);
     APR_RING_INSERT_TAIL(&meters.running, meter, vl_meter_t, link);
     meter->task = take_task_locked();
-    vl_duty_enter(meters.shm, meter->task, ticket->account, client_fd, port);
+    vl_duty_enter(meters.shm, meter->task, ticket->account, client_fd, key);
     find_caller_locked(meter);
     pthread_mutex_unlock(&meters.lock);
 }

@@ -29,7 +29,7 @@ typedef struct vl_meter_t {
     vl_meter_waits_fn *waits;       /* may be NULL */
     clockid_t clock;                /* of the request's thread */
     apr_int64_t thread_from;        /* reading of that clock at the start, us */
-    int port;                       /* see vl_meter_begin() */
+    apr_uint32_t key;               /* see vl_meter_begin() */
     apr_uint64_t charged_us;        /* charged so far */
     int may_last;                   /* see vl_meter_may_last() */
     apr_uint32_t task;              /* entry of the table of tasks; VL_TASKS_MAX: none */
@@ -49,9 +49,9 @@ void vl_meter_give_task(const task_t *task);
 
 /* The calling thread begins a request that holds the slot of this ticket.
  * thread_from_us: the thread's CPU clock at the start. client_fd: the client's socket, or
- * -1. port: the client's, if it is on this machine, else 0. waits: may be NULL. */
+ * -1. key: of the connection of a client on this machine (vl_own.h), else 0. waits: may be NULL. */
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket, apr_int64_t thread_from_us,
-                    int client_fd, int port, vl_meter_waits_fn *waits);
+                    int client_fd, apr_uint32_t key, vl_meter_waits_fn *waits);
 /* The request may keep its thread for long, because a handler works on it that may wait for
  * something. */
 void vl_meter_may_last(vl_meter_t *meter);

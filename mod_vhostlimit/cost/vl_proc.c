@@ -10,16 +10,20 @@
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <apr_strings.h>
+
+#include "base/vl_own.h"
 
 /* Files /proc/PID/task/TID/syscall and schedstat that stay open: reading an open one costs 1.3 us,
  * and 5.3 us with open() and close(). */
@@ -354,6 +358,19 @@ int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip)
     return ntohs(in->sin_port);
 }
 
+apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port)
+{
+    struct in6_addr address;
+
+    memcpy(&address, client, sizeof(address));
+    if (!client->word[1] && !client->word[2] && !client->word[3]) {
+        address.s6_addr32[3] = client->word[0];
+        address.s6_addr32[2] = htonl(0xffff);
+        address.s6_addr32[0] = 0;
+    }
+    return vl_own_key_of(&address, client_port, server_port);
+}
+
 int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address)
 {
     static const vl_ip_t any;
@@ -599,6 +616,23 @@ static int is_elsewhere(pid_t pid)
     return net && net != vl_proc_net(getpid());
 }
 
+/* Copies the path at which the other end of a Unix socket listens. One that has not been accepted has no inode. */
+static void name_queued(pid_t pid, int fd, char *name, size_t size)
+{
+    struct sockaddr_un remote = { 0 };
+    socklen_t length = sizeof(remote) - 1;
+    int copy = copy_fd(pid, fd);
+
+    if (copy < 0)
+        return;
+    if (!getpeername(copy, (struct sockaddr *)&remote, &length) && length > offsetof(struct sockaddr_un, sun_path)) {
+        if (!remote.sun_path[0])            /* an abstract name */
+            remote.sun_path[0] = '@';
+        apr_cpystrn(name, remote.sun_path, size);
+    }
+    close(copy);
+}
+
 void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
 {
     apr_uint32_t unused;
@@ -608,9 +642,12 @@ void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
 
     if (peer->name[0])
         return;
-    ask_unix(peer->inode, &unused, &has, peer->name, sizeof(peer->name));
+    if (peer->inode)
+        ask_unix(peer->inode, &unused, &has, peer->name, sizeof(peer->name));
+    else
+        name_queued(pid, fd, peer->name, sizeof(peer->name));
     length = strlen(peer->name);
-    if (!length)
+    if (!length && peer->inode)
         apr_snprintf(peer->name, sizeof(peer->name), "unnamed socket");
     /* Each container may have a socket with this path. */
     server = length ? vl_proc_client(pid, fd) : 0;

@@ -53,6 +53,8 @@ typedef struct vl_ip_t {
 
 /* Returns the port. Of an IPv4 address that is mapped to IPv6, *ret_ip is the IPv4 address. */
 int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip);
+/* Returns the key of a connection (vl_own.h). */
+apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port);
 /* Returns 0 if a socket that listens at `listens` accepts no connections to the address, 1 if it accepts those
  * to any address, and 2 if it listens at this one. */
 int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address);
@@ -66,7 +68,7 @@ typedef struct vl_peer_t {
 } vl_peer_t;
 
 /* Finds the other end of a socket, given a descriptor of the process and its inode. The name of
- * a Unix socket is left empty: vl_proc_name() finds it. */
+ * a Unix socket is left empty: vl_proc_name() finds it. That of a queued one may stay unknown (before Linux 5.6). */
 vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer);
 void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer);
 /* Returns the number of the process's network namespace, 0 if it is gone. */

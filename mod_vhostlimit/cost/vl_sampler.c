@@ -55,6 +55,8 @@ typedef struct seen_t {
     apr_int64_t asleep_us;          /* since when it was not seen awake; 0: it was */
     int looks;                      /* since then */
     int is_queued;                  /* it waits in the backlog of a pool that other sites use too */
+    apr_uint32_t key;               /* of the connection of a client on this machine; 0: not known */
+    int knows_key;                  /* it was looked up */
     int is_idle;                    /* it waits for no back end, ... */
     int at_client;                  /* ... but for its client */
 } seen_t;
@@ -102,10 +104,12 @@ typedef struct sampler_t {
     apr_int64_t backend_us;         /* when a request last waited for a back end, or began to */
     int denied;                     /* ... but not about other users' processes */
     struct {
-        int port;
+        apr_uint32_t key;
         apr_int64_t seen_us;
     } *calls;
     int n_calls, new_calls;
+    vl_calls_t calling[VL_CALLS_MAX];
+    apr_uint32_t n_calling;
     apr_int64_t calls_wait_us;
 } sampler_t;
 
@@ -177,13 +181,40 @@ static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, cons
     seen->round = s->round;
 }
 
+/* Returns the key of the connection of a client on this machine, or 0. A dormant server does not note it. */
+static apr_uint32_t key_of(const sampler_t *s, const entry_t *entry, seen_t *seen)
+{
+    const task_t *task = &entry->task;
+    vl_peer_t peer = { 0 };
+    apr_uint64_t inode;
+    int is_pipe;
+
+    if (task->key || !s->n_calls || task->client_fd < 0 || !vl_engage_is_dormant(s->shm))
+        return task->key;
+    if (!seen->knows_key) {
+        seen->knows_key = 1;
+        inode = vl_proc_inode(entry->pid, task->client_fd, &is_pipe);
+        if (inode && !is_pipe && vl_proc_peer(entry->pid, task->client_fd, inode, &peer) == VL_PEER_HERE && peer.port)
+            seen->key = vl_proc_key(&peer.ip, peer.port, peer.from_port);
+    }
+    return seen->key;
+}
+
+/* Returns the account whose request waits for this one, or VL_NO_ACCOUNT. */
+static apr_uint32_t caller_of(const sampler_t *s, apr_uint32_t key)
+{
+    apr_uint32_t call = key ? vl_duty_call(s->shm, key) : 0;
+
+    return call && call != VL_CALL_OF_UNKNOWN ? call - 1 : VL_NO_ACCOUNT;
+}
+
 /* Returns the part of a processor that the request wants, permille. seen: of the entry; may be a
  * copy. */
 static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
 {
     const task_t *task = &entry->task;
-    apr_uint32_t call = task->port ? vl_duty_call(s->shm, task->port) : 0;
-    apr_uint32_t payer = call && call != VL_CALL_OF_UNKNOWN ? call - 1 : task->account;
+    apr_uint32_t caller = caller_of(s, key_of(s, entry, seen));
+    apr_uint32_t payer = caller != VL_NO_ACCOUNT ? caller : task->account;
     apr_uint32_t runs, most = 0;
     vl_waits_t waits;
     vl_wait_for_e waits_for;
@@ -223,6 +254,24 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, seen_t *seen)
     return seen->is_queued ? 1000 : most;
 }
 
+static void count_calls(sampler_t *s, apr_uint32_t caller, apr_uint32_t called, apr_uint32_t running, apr_uint32_t queued)
+{
+    vl_calls_t *calls = s->calling;
+
+    if (caller == VL_NO_ACCOUNT || called == VL_NO_ACCOUNT)
+        return;
+    while (calls < s->calling + s->n_calling && (calls->caller != caller || calls->called != called))
+        calls++;
+    if (calls == s->calling + VL_CALLS_MAX)
+        return;
+    if (calls == s->calling + s->n_calling) {
+        *calls = (vl_calls_t){ .caller = caller, .called = called };
+        s->n_calling++;
+    }
+    calls->running += running;
+    calls->queued += queued;
+}
+
 static void sample(sampler_t *s, const entry_t *entry, int looks)
 {
     account_t *account = account_of(s, entry->task.account);
@@ -239,6 +288,7 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
         return;
     }
     runs = look(s, entry, seen);
+    count_calls(s, caller_of(s, key_of(s, entry, seen)), entry->task.account, s->stride, 0);
     if (runs) {
         seen->asleep_us = 0;
         seen->looks = 0;
@@ -395,20 +445,27 @@ static void spend(void *data, apr_uint32_t *entry, apr_uint32_t account, const c
     vl_duty_spend(((sampler_t *)data)->shm, entry, account, address, us);
 }
 
+/* vl_backends_backlog_fn */
+static void tell_backlog(void *data, apr_uint32_t account, const char *address, apr_uint32_t serving,
+                         apr_uint32_t waiting)
+{
+    vl_duty_backlog(((sampler_t *)data)->shm, account, address, serving, waiting);
+}
+
 /* vl_backends_call_fn */
-static void note_call(void *data, int port, apr_uint32_t account)
+static void note_call(void *data, apr_uint32_t key, apr_uint32_t account)
 {
     sampler_t *s = data;
     int i;
 
-    for (i = 0; i < s->n_calls && s->calls[i].port != port; i++)
+    for (i = 0; i < s->n_calls && s->calls[i].key != key; i++)
         ;
     if (i == CALLS_MOST)
         return;
     if (i == s->n_calls)
-        s->calls[s->n_calls++].port = port;
+        s->calls[s->n_calls++].key = key;
     s->calls[i].seen_us = s->now_us;
-    s->new_calls |= vl_duty_note_call(s->shm, port, account);
+    s->new_calls |= vl_duty_note_call(s->shm, key, account);
 }
 
 static void publish_calls(sampler_t *s)
@@ -420,9 +477,13 @@ static void publish_calls(sampler_t *s)
     for (i = 0; i < s->n_calls; i++) {
         if (s->now_us - s->calls[i].seen_us < CALL_US)
             continue;
-        vl_duty_forget_call(s->shm, s->calls[i].port);
+        vl_duty_forget_call(s->shm, s->calls[i].key);
         s->calls[i--] = s->calls[--s->n_calls];
     }
+    for (i = 0; i < s->n_calls; i++)
+        count_calls(s, caller_of(s, s->calls[i].key), vl_duty_queued(s->shm, s->calls[i].key), 0, 1);
+    memcpy(vl_duty_sampler(s->shm)->calling, s->calling, sizeof(*s->calling) * s->n_calling);
+    __atomic_store_n(&vl_duty_sampler(s->shm)->n_calling, s->n_calling, __ATOMIC_RELEASE);
     if (s->new_calls) {
         s->calls_wait_us = (apr_int64_t)vl_duty_sampler(s->shm)->round_us
                            * (vl_duty_was_told(s->shm, VL_UNTIL_HELD_CALLS) ? HELD_CALLS_REST : CALLS_REST);
@@ -477,7 +538,7 @@ static void take_round(sampler_t *s)
 
     s->round++;
     s->now_us = vl_clock_us();
-    s->n_entries = s->n_paused = s->n_active = 0;
+    s->n_entries = s->n_paused = s->n_active = s->n_calling = 0;
     s->n_children = s->denied = 0;
     vl_duty_tasks(s->shm, list, s);
     s->stride = 1 + (s->n_entries - s->n_paused) / LOOKS_MOST;
@@ -498,6 +559,7 @@ static void take_round(sampler_t *s)
     if (s->now_us - s->charged_us >= CHARGE_US) {
         s->charged_us = s->now_us;
         vl_backends_charge(s->backends, s->now_us, charge, spend, s);
+        vl_backends_backlogs(s->backends, tell_backlog, s);
         state->processes = vl_backends_processes(s->backends);
         state->unfound = vl_backends_unfound(s->backends, s->unfound);
         vl_backends_unread(s->backends, s->unread, state->unread, sizeof(state->unread));

@@ -678,9 +678,9 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
               == APR_SUCCESS;
 }
 
-int vl_lease_port(const vl_lease_t *lease)
+apr_uint32_t vl_lease_key(const vl_lease_t *lease)
 {
-    return lease->waiter.port;
+    return lease->waiter.key;
 }
 
 int vl_lease_ends_with_next(const vl_lease_t *lease)
@@ -810,7 +810,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     const char *protocol = ap_get_protocol(c);
 
     lease->c = c;
-    lease->waiter.port = vl_own_port((struct sockaddr *)&c->local_addr->sa, (struct sockaddr *)&c->client_addr->sa);
+    lease->waiter.key = vl_own_key((struct sockaddr *)&c->local_addr->sa, (struct sockaddr *)&c->client_addr->sa);
     lease->sbh = c->sbh;
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;

@@ -53,8 +53,8 @@ int vl_lease_threads_are_short(void);
  * read at once. The lease lives as long as c->pool. */
 vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready);
 
-/* Returns the client's port if the client is on this machine, else 0. Any thread. */
-int vl_lease_port(const vl_lease_t *lease);
+/* Returns the key of the connection (vl_own.h) if its client is on this machine, else 0. Any thread. */
+apr_uint32_t vl_lease_key(const vl_lease_t *lease);
 /* Returns 1 if a connection has a timer that vl_lease_tick() handles. Takes no lock. */
 int vl_lease_has_timers(void);
 /* The server is dormant: the MPM alone handles an idle HTTP/1 connection from now on, until

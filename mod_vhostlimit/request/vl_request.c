@@ -314,20 +314,20 @@ vl_lease_t *vl_request_lease(const conn_t *conn)
     return conn->master ? conn->master->lease : conn->lease;
 }
 
-/* Returns the client's port if the client is on this machine, else 0. */
-static int own_port(const req_t *req)
+/* Returns the key of the connection of a client on this machine, or 0. */
+static apr_uint32_t own_key(const req_t *req)
 {
     const vl_lease_t *lease = vl_request_lease(req->conn);
 
-    return lease ? vl_lease_port(lease) : 0;
+    return lease ? vl_lease_key(lease) : 0;
 }
 
 /* Gets a slot for a request that a running one waits for. */
 static apr_status_t ask_call(const req_t *req, vl_grant_t *grant)
 {
-    int port = own_port(req);
+    apr_uint32_t key = own_key(req);
 
-    return port && vl_duty_call(vl_child.shm, port)
+    return key && vl_duty_call(vl_child.shm, key)
            ? vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, req->conn->master != NULL, &grant->ticket)
            : APR_EAGAIN;
 }
@@ -346,7 +346,7 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
              && !vl_slot_occupy(vl_child.shm, req->account,
                                 occupies ? VL_OCCUPY_ASK : VL_OCCUPIED))
         return 0;
-    waited = vl_waiters_wait(req->account, &req->client, own_port(req), is_stream,
+    waited = vl_waiters_wait(req->account, &req->client, own_key(req), is_stream,
                              conf->queue_timeout, grant);
     if (occupies)
         vl_slot_unoccupy(vl_child.shm, req->account);
@@ -615,7 +615,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     if (req->state == REQ_RUNNING)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
                        is_stream ? -1 : vl_socket_of(req->r->connection),
-                       own_port(req), is_stream ? vl_lease_workers_wait : NULL);
+                       own_key(req), is_stream ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }
 

@@ -25,6 +25,9 @@
  * for this long has ended or hangs. */
 #define SAMPLER_LATE_US (5 * APR_USEC_PER_SEC)
 
+/* Calls are in the status for so long after they were seen. */
+#define CALLS_LATE_US (1 * APR_USEC_PER_SEC)
+
 /* Accounts that are copied while the segment lock is held once. */
 #define BATCH 64
 
@@ -432,6 +435,34 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page, const selection_t *selec
     }
 }
 
+/* A site that the page does not show is not named either. */
+static void gather_calls(apr_pool_t *p, const vl_page_t *page, const shown_t *shown)
+{
+    const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
+    apr_uint32_t i, n = __atomic_load_n(&sampler->n_calling, __ATOMIC_ACQUIRE);
+    int k;
+
+    /* Calls that the last round has seen before the sampler rested have ended. */
+    if (vl_clock_us() - sampler->round_at > CALLS_LATE_US)
+        return;
+    for (i = 0; i < n; i++) {
+        vl_call_row_t call = { .calls = sampler->calling[i] };
+        vl_row_t *caller = NULL;
+
+        for (k = 0; k < page->nrows; k++) {
+            if (shown[k].account == call.calls.caller)
+                caller = &page->rows[k];
+            if (shown[k].account == call.calls.called)
+                call.site = page->rows[k].name;
+        }
+        if (!caller || !call.site)
+            continue;
+        if (!caller->calls)
+            caller->calls = apr_array_make(p, 1, sizeof(call));
+        APR_ARRAY_PUSH(caller->calls, vl_call_row_t) = call;
+    }
+}
+
 vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
@@ -468,6 +499,7 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     if (!select_one_host(p, page, &selected, host))
         select_accounts(p, page, &selected, only != NULL);
     gather_rows(p, page, &selected);
+    gather_calls(p, page, (const shown_t *)selected.shown->elts);
     page->sites = (apr_uint64_t)selected.nsites;
     page->hosts.named = hosts.named;
     page->hosts.limit = hosts.limit;

@@ -67,6 +67,12 @@ typedef struct vl_waited_t {
     apr_uint64_t n;
 } vl_waited_t;
 
+/* Requests of a site of this page that requests of another one, or of the same, wait for. */
+typedef struct vl_call_row_t {
+    const char *site;               /* that is called */
+    vl_calls_t calls;
+} vl_call_row_t;
+
 /* One account. */
 typedef struct vl_row_t {
     const char *name;
@@ -84,6 +90,7 @@ typedef struct vl_row_t {
     VL_DERIVED(X)
 #undef X
     const apr_array_header_t *spent;    /* vl_spent_t: its back ends */
+    apr_array_header_t *calls;      /* vl_call_row_t; NULL: none */
     const vl_class_row_t *classes;
     int nclasses;                   /* 0: it has no VhostLimitClass */
     const apr_array_header_t *waits;    /* vl_waited_t, by the bucket; NULL: none */

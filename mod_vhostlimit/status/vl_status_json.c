@@ -125,6 +125,23 @@ static void put_backends(vl_out_t *out, const apr_array_header_t *all)
 
         put_string(out, i ? ",{\"address\":" : "{\"address\":", spent->address);
         put_number(out, "cpu_us", spent->us);
+        put_number(out, "serving", spent->serving);
+        put_number(out, "waiting", spent->waiting);
+        vl_out_text(out, "}");
+    }
+}
+
+static void put_calls(vl_out_t *out, const apr_array_header_t *all)
+{
+    int i;
+
+    vl_out_text(out, "],\"calls\":[");
+    for (i = 0; all && i < all->nelts; i++) {
+        const vl_call_row_t *call = &APR_ARRAY_IDX(all, i, vl_call_row_t);
+
+        put_string(out, i ? ",{\"site\":" : "{\"site\":", call->site);
+        put_number(out, "running", call->calls.running);
+        put_number(out, "queued", call->calls.queued);
         vl_out_text(out, "}");
     }
 }
@@ -170,6 +187,7 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_limits(out, ",\"expires_s\":{", &row->override, row->override.timed, 1);
     put_vhosts(out, row->vhosts);
     put_backends(out, row->spent);
+    put_calls(out, row->calls);
     put_classes(out, row);
     vl_out_text(out, "}");
 }

@@ -228,6 +228,52 @@ static void inside(void)
     clients = NULL;
 }
 
+/* Sets a list of a site. */
+static void set_list(ctl_vhost_t *vhost, const char *key, const char *rows)
+{
+    char *text = ctl_printf("[%s]", rows);
+
+    if (!vhost->json)
+        vhost->json = json_object();
+    if (json_object_set_new(vhost->json, key, json_loads(text, 0, NULL)))
+        abort();
+    free(text);
+}
+
+#define BACKEND(serving, waiting) \
+    "{\"address\":\"/p\",\"cpu_us\":0,\"serving\":" serving ",\"waiting\":" waiting "}"
+#define CALL(site, running, queued) \
+    "{\"site\":\"" site "\",\"running\":" running ",\"queued\":" queued "}"
+
+static void held_by_requests(void)
+{
+    begin(4, 0, 4);
+    set_list(&vhosts[0], "backends", BACKEND("1", "3"));
+    set_list(&vhosts[1], "backends", BACKEND("2", "1"));
+    ok(says("backlog", "3 requests wait for /p, whose processes are all busy: b has 2 of them. More processes "
+            "(pm.max_children of PHP-FPM), or a pool for each site, help. Next: vhostlimitctl explain b."),
+       "another site has the processes of a pool");
+    set_list(&vhosts[1], "calls", CALL("a", "2", "0"));
+    ok(says("backlog", "b has 2 of them. Its requests there call this site in turn, so both may wait until a timeout."),
+       "and waits for this one");
+    set_list(&vhosts[0], "backends", BACKEND("5", "1"));
+    ok(says("backlog", "1 request waits for /p, whose processes are all busy: the site itself has 5 of them. More"),
+       "the site has them itself");
+    set_list(&vhosts[0], "backends", BACKEND("0", "1"));
+    set_list(&vhosts[1], "backends", "");
+    ok(says("backlog", "whose processes are all busy. More"), "it is not known which site has them");
+    set_list(&vhosts[0], "backends", "");
+    set_list(&vhosts[0], "calls", CALL("b", "1", "2"));
+    ok(says("calls", "Its requests wait for requests of b: 1 is running and 2 are queued. Next: vhostlimitctl explain b."),
+       "calls that are queued");
+    set_list(&vhosts[0], "calls", CALL("a", "2", "0"));
+    ok(says("", "Its requests wait for requests of the site itself: 2 are running and 0 are queued. Next: vhostlimitctl show a."),
+       "calls that run limit nothing");
+    json_decref(vhosts[0].json);
+    json_decref(vhosts[1].json);
+    vhosts[0].json = vhosts[1].json = NULL;
+}
+
 static void history(void)
 {
     begin(0, 0, 0);
@@ -258,6 +304,7 @@ int main(void)
     causes();
     no_cause();
     inside();
+    held_by_requests();
     history();
     return tap_done();
 }

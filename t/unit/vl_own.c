@@ -28,11 +28,11 @@ static struct sockaddr_storage address(const char *text)
     return ss;
 }
 
-static int port(const char *local, const char *remote)
+static apr_uint32_t key(const char *local, const char *remote)
 {
     struct sockaddr_storage to = address(local), from = address(remote);
 
-    return vl_own_port((struct sockaddr *)&to, (struct sockaddr *)&from);
+    return vl_own_key((struct sockaddr *)&to, (struct sockaddr *)&from);
 }
 
 /* Returns 1 if the table has each address of this machine. */
@@ -50,7 +50,7 @@ static int knows_all(void)
             continue;
         inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr, text, sizeof(text));
         from = address(text);
-        knows = knows && vl_own_port((struct sockaddr *)&to, (struct sockaddr *)&from) == 4000;
+        knows = knows && vl_own_key((struct sockaddr *)&to, (struct sockaddr *)&from);
     }
     freeifaddrs(all);
     return knows;
@@ -65,16 +65,19 @@ int main(void)
     apr_pool_create(&p, NULL);
     vl_own_child_init(p);
 
-    ok(port("192.0.2.1", "192.0.2.1") == 4000 && port("2001:db8::1", "2001:db8::1") == 4000, "the same address");
-    ok(port("127.0.1.1", "127.0.0.1") == 4000 && port("192.0.2.1", "127.0.0.1") == 4000, "from 127.0.0.1 to another address");
-    ok(port("2001:db8::1", "::1") == 4000 && port("::ffff:192.0.2.1", "::ffff:127.0.0.1") == 4000
-       && port("::ffff:192.0.2.1", "192.0.2.1") == 4000, "over IPv6");
-    ok(!port("192.0.2.1", "198.51.100.77") && !port("2001:db8::1", "2001:db8::ffff"), "another address is not known yet");
+    ok(key("192.0.2.1", "192.0.2.1") && key("2001:db8::1", "2001:db8::1"), "the same address");
+    ok(key("127.0.1.1", "127.0.0.1") && key("192.0.2.1", "127.0.0.1"), "from 127.0.0.1 to another address");
+    ok(key("2001:db8::1", "::1") && key("::ffff:192.0.2.1", "::ffff:127.0.0.1")
+       && key("::ffff:192.0.2.1", "192.0.2.1"), "over IPv6");
+    ok(key("::ffff:127.0.0.1", "::ffff:127.0.0.1") == key("127.0.0.1", "127.0.0.1")
+       && key("127.0.0.1", "127.0.0.1") != key("127.0.0.1", "127.0.0.2"), "the key names the client");
+    ok(!key("192.0.2.1", "198.51.100.77") && !key("2001:db8::1", "2001:db8::ffff"), "another address is not known yet");
+    ok(vl_own_key_of(&in6addr_loopback, 4000, 80) != vl_own_key_of(&in6addr_loopback, 4000, 8081), "and the server's port");
     vl_own_refresh(1);
     vl_own_refresh(61000001);
     vl_own_refresh(122000002);
     ok(knows_all(), "each address of this machine");
-    ok(!port("192.0.2.1", "198.51.100.77") && !port("2001:db8::1", "2001:db8::ffff"), "no other address");
-    ok(!vl_own_port((struct sockaddr *)&other, (struct sockaddr *)&other), "no other family");
+    ok(!key("192.0.2.1", "198.51.100.77") && !key("2001:db8::1", "2001:db8::ffff"), "no other address");
+    ok(!vl_own_key((struct sockaddr *)&other, (struct sockaddr *)&other), "no other family");
     return tap_done();
 }

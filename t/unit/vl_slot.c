@@ -509,6 +509,10 @@ static void cpu_time_is_kept_by_back_end(void)
     ok(vl_duty_spent(shm, 0, &i, &spent) && spent.us == 8 && !strcmp(spent.address, "/a")
        && vl_duty_spent(shm, 0, &i, &spent) && spent.us == 1 && !vl_duty_spent(shm, 0, &i, &spent),
        "CPU time is kept by account and address");
+    vl_duty_backlog(shm, 1, "/a", 3, 2);
+    i = 0;
+    ok(vl_duty_spent(shm, 1, &i, &spent) && spent.us == 7 && spent.serving == 3 && spent.waiting == 2,
+       "so are requests in its backlog");
     for (i = 0; i < VL_SPENT_MAX + 10; i++) {
         snprintf(address, sizeof(address), "/%u", i);
         vl_duty_spend(shm, &entry, 2, address, 1);

@@ -134,6 +134,8 @@ static void enqueue_crowd(vl_ticket_t *ret_ticket)
     vl_waiters_unlock();
 }
 
+#define KEY 0x40000001
+
 /* A request waits that a running one of the same account, with a concurrency of 1, waits for. */
 static void calls_go_ahead(void)
 {
@@ -147,16 +149,17 @@ static void calls_go_ahead(void)
     memset(crowd, 0, sizeof(crowd));
     crowd[0].account = crowd[1].account = a;
     crowd[0].done = crowd[1].done = record;
-    crowd[1].port = 40000;
+    crowd[1].key = KEY;
     vl_waiters_lock();
     vl_waiters_take_or_queue_locked(&crowd[0], NULL);
     vl_waiters_take_or_queue_locked(&crowd[1], NULL);
     vl_waiters_let_calls_locked();
     ok(!results.n && vl_duty_was_told(shm, VL_UNTIL_CALLS) && vl_duty_was_told(shm, VL_UNTIL_HELD_CALLS),
        "the sampler is told of a client on this machine, and that its site has a limit");
-    vl_duty_note_call(shm, 40000, a);
+    vl_duty_note_call(shm, KEY, a);
+    ok(vl_duty_queued(shm, KEY) == a, "the sampler sees that it is queued");
     vl_waiters_let_calls_locked();
-    ok(results.n == 1 && results.waiters[0] == &crowd[1] && !results.reasons[0],
+    ok(vl_duty_queued(shm, KEY) == VL_NO_ACCOUNT && results.n == 1 && results.waiters[0] == &crowd[1] && !results.reasons[0],
        "a call goes ahead as soon as it is known to be one");
     vl_waiters_put_back_locked(&crowd[1]);
     ok(results.n == 1, "a new connection that could not use its slot waits again");
