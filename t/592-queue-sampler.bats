@@ -59,6 +59,8 @@ END
 $to = ($_GET['to'] ?? 'a') . '.test';
 $page = isset($_GET['ms']) ? "/burn.php?ms=$_GET[ms]" : ($_GET['page'] ?? '/page.html');
 while (isset($_GET['after']) && !file_exists("$_SERVER[DOCUMENT_ROOT]/../../hold/$_GET[after]")) usleep(10000);
+if (isset($_GET['program']))
+  exit(shell_exec("curl -s -o /dev/null -w '%{http_code}' -H 'Host: $to' http://127.0.0.1:$_SERVER[SERVER_PORT]$page; true") == 200 ? 'called' : 'failed');
 $server = fsockopen($_GET['at'] ?? '127.0.0.1', $_SERVER['SERVER_PORT']);
 $is_http2 = isset($_GET['http2']);
 if ($is_http2) fwrite($server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0");
@@ -278,7 +280,7 @@ start_with_ways() { # [start_httpd argument]...
   requires mod_http2
   start_with_ways 'VhostLimitConcurrency 1' 'VhostLimitQueue 100 20s'
   local i way
-  for way in "${WAYS[@]}"; do
+  for way in "${WAYS[@]}" 'program=1' 'page=/call.php?page=/call.php?page=/call.php'; do
     for i in 1 2 3 4; do begin_request "c$i" a "/call.php?$way"; done
     for i in 1 2 3 4; do is "$(answer_of "c$i")" 200 "$way"; done
     is "$(cat "$HTTPD_ROOT/hold"/c[1-4].body)" calledcalledcalledcalled "$way"

@@ -24,6 +24,9 @@
 /* A light account may exceed the slots until the sum of all accounts but the heaviest is this
  * many times the slots, or as many times as there are active accounts. */
 #define EXCESS_MOST 4
+/* A request may wait for so many calls, one for the other: Apache before Varnish before Apache, whose page asks its
+ * own site in the same way, are three. */
+#define CALLS_EACH 4
 /* An account is owed CPU time if it is this far behind others, us. Back ends are charged ten times a
  * second, so less may be time that was not charged yet. Until it holds this many times the slots. */
 #define OWED_US 150000
@@ -175,7 +178,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     case VL_ASK_CALL:
         break;
     }
-    return shm->head->calls < head->running - shm->head->calls ? VL_ADMITTED : VL_NO_SLOT;
+    return shm->head->calls < (head->running - shm->head->calls) * CALLS_EACH ? VL_ADMITTED : VL_NO_SLOT;
 }
 
 /* --- threads of one child --------------------------------------------------- */

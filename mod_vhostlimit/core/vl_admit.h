@@ -15,7 +15,7 @@
  *   VL_ASK_FORCED        | yes         | -          | -               | -
  *   VL_ASK_ENTER         | concurrency | -          | -               | -
  *   VL_ASK_ERROR_PAGE    | -           | yes        | one free        | -
- *   VL_ASK_CALL          | -           | -          | as many as there are callers | -
+ *   VL_ASK_CALL          | -           | -          | four times as many as other requests | -
  *
  * Some slots, threads and processes are kept free for other accounts. A slot is never taken
  * back, so a single account must not hold all of them. The threshold is dynamic (Choudhury and

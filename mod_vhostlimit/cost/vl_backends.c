@@ -26,6 +26,10 @@
 #define NAMED_MOST 64
 /* Processes of a back end that are looked at in one round, about, if each may work for any request. */
 #define GROUP_LOOKS 16
+/* Programs of a process that are asked whether they call this server, and the time between two such looks, in
+ * lengths of a look. */
+#define PROGRAMS_MOST 16
+#define CALLS_OF_PROGRAMS_REST 100
 /* Of a back end with a backlog, so many processes are asked whether they wait for a connection. */
 #define IDLE_LOOKS 64
 
@@ -350,6 +354,45 @@ static apr_uint32_t follow_edges(vl_backends_t *b, const backend_t *from, apr_ui
 static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t account, pid_t pid,
                           pid_t tid, int fd, int depth, apr_uint32_t *ret_runs);
 
+/* Notes the connections of a process to Apache itself, whichever of its threads waits for them. */
+static void note_calls_of(vl_backends_t *b, apr_uint32_t account, pid_t pid)
+{
+    struct dirent *entry;
+    char path[64];
+    DIR *dir;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        int is_pipe, fd = (int)strtol(entry->d_name, NULL, 10);
+        apr_uint64_t inode = vl_proc_inode(pid, fd, &is_pipe);
+        vl_peer_t peer = { 0 };
+        vl_peer_e found = inode && !is_pipe ? vl_proc_peer(pid, fd, inode, &peer) : VL_PEER_NONE;
+
+        if ((found == VL_PEER_HERE || found == VL_PEER_QUEUED) && is_own(b, &peer))
+            note_call(b, &peer, account);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* A page may wait for a program that calls its own site, as one that prints pages does. */
+static void note_calls_of_programs(vl_backends_t *b, apr_uint32_t account, process_t *process)
+{
+    apr_int64_t from_us = cpu_us();
+    pid_t programs[PROGRAMS_MOST];
+    int i, n;
+
+    if (process->threads != 1 || b->now_us < process->calls_us || vl_backends_table_is_parent(process))
+        return;
+    n = vl_proc_children(process->pid, 0, programs, PROGRAMS_MOST);
+    for (i = 0; i < n; i++) {
+        note_calls_of(b, account, programs[i]);
+        n += vl_proc_children(programs[i], 0, programs + n, PROGRAMS_MOST - n);
+    }
+    process->calls_us = b->now_us + (cpu_us() - from_us) * CALLS_OF_PROGRAMS_REST;
+}
+
 /* Returns 1 if a program wants a processor that the process has started and waits for. What programs of
  * this back end use is known from the first one on that was seen. */
 static int has_running_program(backend_t *backend, const process_t *process)
@@ -438,8 +481,11 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
     for (i = 0; !waits_for_any(process) && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++)
         waits_for = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1,
                          &runs);
-    if (!runs && waits_for == VL_WAIT_NOTHING && has_running_program(process->backend, process))
-        return 1000;
+    if (!runs && waits_for == VL_WAIT_NOTHING) {
+        note_calls_of_programs(b, account, process);
+        if (has_running_program(process->backend, process))
+            return 1000;
+    }
     return own + runs < 1000 ? own + runs : 1000;
 }
 

@@ -106,6 +106,7 @@ typedef struct process_t {
     apr_uint32_t inode_hints;       /* the back end's hint_changes then */
     apr_uint64_t cpu_ns;            /* last reading */
     int programs_live;              /* it had programs at the last reading */
+    apr_int64_t calls_us;           /* when these may be asked again whether they call this server */
     apr_uint64_t programs_ns;       /* last reading of these, with those that have ended */
     int threads;                    /* in `thread`; 0: to be read again */
     pid_t thread[THREADS];

@@ -602,18 +602,19 @@ static void calls_go_ahead_of_their_callers(void)
 {
     vl_shm_t *shm = alone(2, 1000);
     apr_uint32_t a = account(shm, "a", 2);
-    vl_ticket_t held[8], call[8];
+    vl_ticket_t held[8], call[9];
+    int i, n;
 
     ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) != APR_SUCCESS, "no request runs that could have called");
     waits(shm, a, 10);
     ok(take_all(shm, held) == 2, "two run, all that may");
-    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) == APR_SUCCESS && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[1]) == APR_SUCCESS,
-       "two calls run above slots and concurrency");
-    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[2]) != APR_SUCCESS, "no more calls than callers");
+    for (n = 0; n < 9 && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[n]) == APR_SUCCESS; n++)
+        continue;
+    ok(n == 8, "four calls of each run above slots and concurrency, one for the other");
     end(shm, &call[0], 10);
     ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) == APR_SUCCESS, "until one has ended");
-    vl_slot_end(shm, &call[0], NULL);
-    vl_slot_end(shm, &call[1], NULL);
+    for (i = 0; i < n; i++)
+        vl_slot_end(shm, &call[i], NULL);
     ok(!shm->head->calls && valid(shm), "calls that were not used end too");
 }
 
