@@ -16,6 +16,9 @@
  * less often. */
 #define THREADS_US (1 * APR_USEC_PER_SEC)
 #define SINGLE_US (10 * APR_USEC_PER_SEC)
+/* ... and those of one with more than THREADS of them more often, because a part of these is looked at. */
+#define PART_US 100000
+#define THREADS_MOST 4096
 /* That the sessions of a database cannot be seen is said after this time. */
 #define FAULT_US (2 * APR_USEC_PER_SEC)
 /* A process of each back end is looked at for work after a response this often. */
@@ -111,6 +114,19 @@ void vl_backends_set_paused(vl_backends_t *b, int is_paused)
 
 /* --- whether a process runs ---------------------------------------------------- */
 
+/* Lists the threads of the process, or one of so many, each time from another one on. */
+static void list_threads(vl_backends_t *b, process_t *process)
+{
+    static pid_t all[THREADS_MOST];
+    int i, n = vl_proc_threads(process->pid, all, THREADS_MOST);
+
+    process->threads_us = b->now_us;
+    process->threads = 0;
+    process->every = n > THREADS ? 1 + (apr_uint32_t)(n - 1) / THREADS : 1;
+    for (i = (int)(vl_backends_table_random(b) % process->every); i < n; i += (int)process->every)
+        process->thread[process->threads++] = all[i];
+}
+
 static void sample_process(vl_backends_t *b, process_t *process)
 {
     vl_waits_t waits;
@@ -122,13 +138,11 @@ static void sample_process(vl_backends_t *b, process_t *process)
     process->runs = 0;
     process->waits.n = process->waits.is_loop = 0;
     if (!process->threads || b->now_us - process->threads_us
-                             > (process->threads > 1 ? THREADS_US : SINGLE_US)) {
-        process->threads = vl_proc_threads(process->pid, process->thread, THREADS);
-        process->threads_us = b->now_us;
-    }
+                             > (process->every > 1 ? PART_US : process->threads > 1 ? THREADS_US : SINGLE_US))
+        list_threads(b, process);
     for (i = 0; i < process->threads; i++) {
         if (vl_proc_look(process->pid, process->thread[i], &waits) == VL_PROC_RUNS)
-            process->runs++;
+            process->runs += process->every;
         else if (process->threads == 1)
             process->waits = waits;
     }
@@ -818,7 +832,7 @@ static void name_once(vl_backends_t *b, const backend_t *backend, vl_backends_na
 {
     const char *address = backend->name;
 
-    if (b->now_us - backend->first_us < VL_UNFOUND_US || apr_hash_count(b->named) == NAMED_MOST
+    if (b->now_us - backend->unfound_us < VL_UNFOUND_US || apr_hash_count(b->named) == NAMED_MOST
         || apr_hash_get(b->named, address, APR_HASH_KEY_STRING))
         return;
     address = apr_pstrdup(b->pool, address);
@@ -837,9 +851,13 @@ apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
         if (backend->processes || backend->same || backend->is_remote || backend->forks
-            || b->now_us - backend->seen_us >= USED_US)
+            || b->now_us - backend->seen_us >= USED_US) {
+            backend->unfound_us = 0;
             continue;
+        }
         n++;
+        if (!backend->unfound_us)
+            backend->unfound_us = b->now_us;
         name_once(b, backend, name);
     }
     return n;

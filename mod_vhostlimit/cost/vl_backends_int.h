@@ -24,6 +24,7 @@
  * at none of the known descriptors, any of the processes may have it. */
 #define FEW_PROCESSES 8
 #define PARENTS 4
+/* Threads of a process that are looked at in one round. */
 #define THREADS 64
 #define CHILDREN 2048
 #define FAMILY 512
@@ -109,6 +110,7 @@ typedef struct process_t {
     apr_int64_t calls_us;           /* when these may be asked again whether they call this server */
     apr_uint64_t programs_ns;       /* last reading of these, with those that have ended */
     int threads;                    /* in `thread`; 0: to be read again */
+    apr_uint32_t every;             /* one of so many is in it */
     pid_t thread[THREADS];
     apr_int64_t threads_us;
     apr_uint32_t round;             /* when `runs` was sampled */
@@ -162,7 +164,8 @@ struct backend_t {
     apr_int64_t owed_ns;            /* CPU time that no account was charged yet; < 0: charged before
                                      * it was read */
     apr_int64_t owed_since_us;
-    apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
+    apr_int64_t seen_us;            /* when a request last waited for it */
+    apr_int64_t unfound_us;         /* since when requests wait for it and no process of it is known, or 0 */
     apr_int64_t queued_us;          /* when one was last seen in its backlog ... */
     apr_int64_t queued_since_us;    /* ... and since when in all rounds */
     apr_int64_t read_us;            /* when its CPU time was last read */

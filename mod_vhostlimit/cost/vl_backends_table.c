@@ -48,7 +48,7 @@ backend_t *vl_backends_table_get(vl_backends_t *b, const char *name)
     apr_cpystrn(found->name, name, sizeof(found->name));
     found->listen_fd = -1;
     found->scan_wait_us = SCAN_LEAST_US;
-    found->first_us = found->seen_us = b->now_us;
+    found->seen_us = b->now_us;
     apr_hash_set(b->by_name, found->name, APR_HASH_KEY_STRING, found);
     return found;
 }

@@ -3,6 +3,7 @@
  * ones. t/593 has the real servers. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -22,10 +23,20 @@
 
 static pid_t pids[PROCESSES];
 static int connections[PROCESSES * EACH];
+static int threads;                 /* of each process, more than its first one; the last one computes */
+
+static void *run(void *computes)
+{
+    while (computes)
+        continue;
+    pause();
+    return NULL;
+}
 
 /* A process of the back end that has accepted EACH connections, and computes or waits. */
 static void serve(int listener, int computes)
 {
+    pthread_t thread;
     char byte;
     int i, fd = -1;
 
@@ -35,7 +46,9 @@ static void serve(int listener, int computes)
         if (write(fd, "", 1) != 1)
             _exit(1);
     }
-    while (computes)
+    for (i = 1; i <= threads; i++)
+        pthread_create(&thread, NULL, run, computes && i == threads ? &byte : NULL);
+    while (computes && !threads)
         continue;
     _exit(recv(fd, &byte, 1, 0) < 0);
 }
@@ -101,8 +114,8 @@ static void shares(apr_pool_t *p, int computing, unsigned least, unsigned most)
     }
     else {
         permille = wanted(p);
-        ok(permille >= least && permille <= most, "%d of %d processes compute: each of %d requests wants %u permille",
-           computing, PROCESSES, PROCESSES * EACH, permille);
+        ok(permille >= least && permille <= most, "%d of %d processes of %d threads compute: each of %d requests wants %u permille",
+           computing, PROCESSES, 1 + threads, PROCESSES * EACH, permille);
     }
     end();
     close(listener);
@@ -121,6 +134,9 @@ int main(void)
     shares(p, 0, 0, 10);
     shares(p, 1, 10, 100);
     shares(p, PROCESSES, 150, 400);
+    threads = 150;
+    shares(p, PROCESSES, 80, 500);
+    shares(p, 0, 0, 10);
     apr_terminate();
     return tap_done();
 }
