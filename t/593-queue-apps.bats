@@ -259,6 +259,47 @@ to_app() { printf '%s ProxyPass /app "%s"\n' "$1" "$2"; }
   compare 'gunicorn, Unix socket, both sites' '/unix?ms=20' '/unix?ms=0&sleep=50'
 }
 
+# Tomcat, with a page that computes and sleeps.
+run_tomcat() { # <port for AJP>
+  local base=$HTTPD_ROOT/app/run/tomcat home
+  home=$(compgen -G '/usr/share/tomcat*/bin/catalina.sh' | sort | sed -n '$p')
+  mkdir -p "$base"/{conf,temp,work,webapps/app/WEB-INF}
+  chmod 777 "$base"/{temp,work}
+  printf '%s\n' '<Server port="-1"><Service name="s">' "<Connector protocol=\"AJP/1.3\" address=\"127.0.0.1\" port=\"$1\" minSpareThreads=\"200\" secretRequired=\"false\"/>" \
+    '<Engine name="e" defaultHost="h"><Host name="h"/></Engine></Service></Server>' >"$base/conf/server.xml"
+  printf '%s\n' '<web-app><servlet><servlet-name>jsp</servlet-name><servlet-class>org.apache.jasper.servlet.JspServlet</servlet-class></servlet>' \
+    '<servlet-mapping><servlet-name>jsp</servlet-name><url-pattern>*.jsp</url-pattern></servlet-mapping></web-app>' >"$base/webapps/app/WEB-INF/web.xml"
+  cat >"$base/webapps/app/page.jsp" <<'END'
+<%@ page session="false" import="java.lang.management.*" %><%
+ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+long until = threads.getCurrentThreadCpuTime() + Long.parseLong(request.getParameter("ms")) * 1000000;
+while (threads.getCurrentThreadCpuTime() < until);
+if (request.getParameter("sleep") != null) Thread.sleep(Long.parseLong(request.getParameter("sleep")));
+%>done
+END
+  run_app tomcat "$1" env CATALINA_HOME="${home%/bin/*}" CATALINA_BASE="$base" JAVA_OPTS=-Xmx128m "$home" run
+}
+
+@test "Tomcat: mod_jk and mod_proxy_ajp" {
+  requires tomcat mod_jk mod_proxy_ajp
+  local port name lines=()
+  port=$(free_port ajp)
+  for name in list=tomcat tomcat.type=ajp13 tomcat.host=127.0.0.1 "tomcat.port=$port"; do lines+=("JkWorkerProperty worker.$name"); done
+  for name in a b; do lines+=(-v "$name JkMount /app/* tomcat" -v "$name ProxyPass /ajp/ ajp://127.0.0.1:$port/app/"); done
+  start_in_group -l jk -l proxy -l proxy_http -l proxy_ajp "JkShmFile $HTTPD_ROOT/run/jk" "JkLogFile $HTTPD_ROOT/logs/jk.log" "${lines[@]}"
+  run_tomcat "$port"
+  VL_APPS_SECONDS=1 load_both '/app/page.jsp?ms=20' /page.html     # it compiles meanwhile
+  least=800 most=1250 most_b=20 compare 'Tomcat, mod_jk' '/app/page.jsp?ms=20' /page.html
+  at_least "$(status_of a duty_permille)" 500 "permille, of 200 threads four compute"
+  # Its threads serve both sites, and it is divided by their requests.
+  least=800 most=1250 most_b=700 compare 'Tomcat, mod_proxy_ajp, both sites' '/ajp/page.jsp?ms=20' '/ajp/page.jsp?ms=0&sleep=50'
+  begin_crowd jk 10 b '/app/page.jsp?ms=0&sleep=3000'
+  begin_crowd ajp 10 b '/ajp/page.jsp?ms=0&sleep=3000'
+  sleep_all() { status_at_least b asleep 20 && status_is b runnable_permille 0; }
+  wait_until 10 sleep_all
+  is "$(crowd_got jk), $(crowd_got ajp)" '10 200, 10 200'
+}
+
 run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
   run_app "$1" "${2#*:}" uwsgi --plugin python3 --master --die-on-term --processes 8 "--$3" "$2" --wsgi-file "$HTTPD_ROOT/app/$4/burn.py" "${@:5}"
 }
@@ -275,13 +316,12 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
       -v "$name ProxyPass /threads unix:$run/t|uwsgi://threads")
   done
   start_in_group -l proxy -l proxy_http -l proxy_uwsgi -l proxy_scgi -l proxy_fcgi -l slotmem_shm -l proxy_balancer -l lbmethod_byrequests \
-    $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/m|http://localhost"$'\n</Proxy>' "${lines[@]}" \
+    $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/u|uwsgi://localhost"$'\n</Proxy>' "${lines[@]}" \
     -v "a ProxyPass /both unix:$run/both|uwsgi://both" -v "b ProxyPass /both http://127.0.0.1:$three"
   run_uwsgi u "$run/u" socket a
   run_uwsgi s "127.0.0.1:$one" scgi-socket a
   run_uwsgi f "$run/f" fastcgi-socket a
-  run_uwsgi m1 "127.0.0.1:$two" http-socket a
-  run_uwsgi m2 "$run/m" http-socket a
+  run_uwsgi m "127.0.0.1:$two" http-socket a
   run_uwsgi t "$run/t" socket a --threads 8
   run_uwsgi both "$run/both" socket a --http-socket "127.0.0.1:$three"
   if is_long; then
@@ -289,7 +329,7 @@ run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
     compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
   fi
   compare 'SCGI' '/scgi?ms=20' '/scgi?ms=0&sleep=50'
-  compare 'two members of a balancer' '/members?ms=20' '/members?ms=0&sleep=50'
+  compare 'members of a balancer, HTTP and uwsgi' '/members?ms=20' '/members?ms=0&sleep=50'
   # Threads of one process serve both sites, and it is divided by their requests.
   most_b=600 compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
   is_found() { get b '/both?ms=20&sleep=500' >/dev/null; [[ $(status_json) == *":$three\""* ]]; }
@@ -397,4 +437,63 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   at_most "$(status_of a backend_us)" $((($(kernel_us) - before) * 13 / 10)) "us charged"
   touch "$BATS_TEST_TMPDIR/go"
   wait "$socket_pid"
+}
+
+# None of the requests has anything to do. A CONNECT is for the first virtual host. mod_perl serves no request, of
+# any kind, while all of its interpreters are taken.
+@test "long-lived requests of each kind hold no slot and are charged nothing, and another site is served beside them" {
+  requires gunicorn mod_lua mod_perl mod_proxy_wstunnel mod_proxy_connect
+  local app echo kind text from before clients=() kinds=(connect socket tunnel plain ndjson poll lua perl) at=()
+  # shellcheck disable=SC2034  # of apps.bash
+  local SIZE=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 320' -t 'ThreadsPerChild 320'
+    -t 'MaxRequestWorkers 320' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 320')
+  app=$(free_port app) echo=$(free_port echo)
+  for kind in plain ndjson poll; do at+=(-v "$kind ProxyPass / http://127.0.0.1:$app/"); done
+  start_in_group -o "${kinds[*]} b" 'Timeout 120' -l proxy -l proxy_http -l proxy_wstunnel -l proxy_connect -l lua -l perl "${at[@]}" \
+    -v "socket ProxyPass / http://127.0.0.1:$echo/ upgrade=websocket" \
+    -v "tunnel ProxyPass / ws://127.0.0.1:$echo/" -v 'tunnel ProxyWebsocketFallbackToProxyHttp Off' \
+    -v 'connect ProxyRequests On' -v "connect AllowCONNECT $echo" -v "lua LuaMapHandler / $HTTPD_ROOT/app/run/wait.lua" \
+    "PerlSwitches -I$HTTPD_ROOT/app/run" 'PerlInterpMax 30' -v $'perl <Location />\nSetHandler modperl\nPerlResponseHandler Wait\n</Location>'
+  cat >"$HTTPD_ROOT/app/run/long.py" <<'END'
+import time
+
+def application(environ, start_response):
+    kind = environ["PATH_INFO"]
+    if kind == "/poll":
+        time.sleep(100)
+    start_response("200 OK", [("Content-Type", "application/x-ndjson" if kind == "/ndjson" else "text/plain")])
+    yield b"{}\n"
+    time.sleep(100)
+END
+  printf '%s\n' 'function handle(r)' "while not io.open('$HTTPD_ROOT/hold/go') do r.usleep(1000000) end" 'return 0 end' >"$HTTPD_ROOT/app/run/wait.lua"
+  printf '%s\n' 'package Wait;' 'use Apache2::RequestRec;' "sub handler { sleep 1 until -e '$HTTPD_ROOT/hold/go'; 0 }" 1 >"$HTTPD_ROOT/app/run/Wait.pm"
+  run_app echo "$echo" perl "$TOP/t/lib/websocket_echo.pl" "$echo" 100
+  run_app app "$app" gunicorn --threads 80 --graceful-timeout 1 --bind "127.0.0.1:$app" --chdir "$HTTPD_ROOT/app/run" long
+  for kind in "${kinds[@]}"; do
+    case $kind in
+      socket | tunnel) text=${UPGRADE/a.test/$kind.test} ;;
+      connect) text="CONNECT 127.0.0.1:$echo HTTP/1.1\r\nHost: connect.test\r\n\r\n" ;;
+      *) text="GET /$kind HTTP/1.1\r\nHost: $kind.test\r\n\r\n" ;;
+    esac
+    in_background "$kind" exec_packets --idle 25 100 "$text"
+    clients+=($!)
+  done
+  sum_of() { local sum=0; for kind in "${kinds[@]}"; do sum=$((sum + $(status_of "$kind" "$1"))); done; echo "$sum"; }   # <column>
+  are_open() { (($(sum_of requests) == 200)); }
+  wait_until 20 are_open
+  VL_APPS_SECONDS=100 begin_load b 60 /page.html
+  clients+=($!)
+  hold_none() { (($(sum_of runnable_permille) <= 400)); }     # some may look at their file
+  wait_until 20 hold_none
+  from=$(status_of b requests) before=$(sum_of charged_us)
+  time_passes 1500
+  at_most $(($(sum_of charged_us) - before)) 100000 "us charged to them"
+  at_most "$(sum_of runnable_permille)" 400 "permille of a slot"
+  at_least $(($(status_of b requests) - from)) 100 "requests of the other site"
+  is "$(status_of b refused) $(status_json | jq -r .state.is)" '0 engaged'
+  stop_app app
+  time_passes 1000
+  is "$(error_log | grep -c VL0078)" 0 "warnings about a back end that was stopped"
+  kill "${clients[@]}"
+  touch "$HTTPD_ROOT/hold/go"
 }

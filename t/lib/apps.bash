@@ -122,6 +122,6 @@ shared_pool() {
 pages_of() { sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT/ab.$1"; }        # <vhost>: of its last load
 
 begin_load() { # <vhost> <users> <path>
-  (cd /; detached ab -q -l -r -s 60 -n 1000000 -t "${VL_APPS_SECONDS:-4}" -c "$2" -H "Host: $1.test" \
+  (cd /; detached ab -q -l -r -s 60 -t "${VL_APPS_SECONDS:-4}" -n 1000000 -c "$2" -H "Host: $1.test" \
     "http://127.0.0.1:$(httpd_port)$3") >"$HTTPD_ROOT/ab.$1" 2>&1 &
 }

@@ -63,6 +63,7 @@ need_phpcgi()     { need_program php-cgi; }
 need_mariadb()     { need_program mariadb-install-db && need_program mariadb; }
 need_postgresql()  { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need_program initdb; }
 need_gunicorn()   { need_program gunicorn; }
+need_tomcat()      { compgen -G '/usr/share/tomcat*/bin/catalina.sh' >/dev/null || { echo "no tomcat"; return 1; }; }
 need_uwsgi()      { [[ $(uwsgi --plugin python3 --version 2>&1) == *2.* ]] || { echo "no uwsgi with python3"; return 1; }; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
 need_valgrind()   { need_program valgrind; }

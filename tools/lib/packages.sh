@@ -43,7 +43,10 @@ haproxy     command:haproxy         haproxy                   haproxy
 nginx       command:nginx           nginx                     nginx
 mod_qos     file:/usr/lib*/*/modules/mod_qos.so  libapache2-mod-qos  mod_qos
 mod_wsgi    file:/usr/lib*/*/modules/mod_wsgi*.so  libapache2-mod-wsgi-py3  python3-mod_wsgi
+mod_perl    file:/usr/lib*/*/modules/mod_perl.so  libapache2-mod-perl2  mod_perl
 mod_fcgid   file:/usr/lib*/*/modules/mod_fcgid.so  libapache2-mod-fcgid  mod_fcgid
+mod_jk      file:/usr/lib*/*/modules/mod_jk.so  libapache2-mod-jk  mod_jk
+tomcat      file:/usr/share/tomcat*/bin/catalina.sh  tomcat10-common  tomcat
 phpcgi      command:php-cgi         php-cgi                   php-cli
 gunicorn    command:gunicorn        gunicorn                  python3-gunicorn
 uwsgi       file:/usr/lib/uwsgi/plugins/python3*_plugin.so,/usr/lib64/uwsgi/python3*_plugin.so  uwsgi-core uwsgi-plugin-python3  uwsgi uwsgi-plugin-python3
@@ -117,8 +120,10 @@ machine         util network
 memory          -
 mod_fcgid       mod_fcgid
 mod_http2       http2
+mod_jk          mod_jk
 mod_lua         lua
 mod_passenger   passenger
+mod_perl        mod_perl
 mod_qos         mod_qos
 mod_ssl         ssl
 mod_suexec      httpd suexec
