@@ -62,6 +62,7 @@ hangs_with() { # <status>
   echo "$n"
 }
 
+status_below() { (($(status_of "$1" "$2") < $3)); }  # <vhost> <key> <number>
 all_have_arrived() { (($(status_of "$1" running) + $(status_of "$1" waiting) == $2)); }  # <vhost> <number>
 
 # ---- connections of their own ----------------------------------------------------
@@ -80,6 +81,7 @@ hangs_beside_b_on() { # <mpm>
   b_is_served
   is "$(status_of a refused) $(status_of b refused)" '0 0'
   at_least "$(status_of a running)" 4 "programs of a at once"
+  wait_until 20 status_below a duty_permille 300      # they sleep
   end_all a
   is "$(hangs_with 200)" 40
 }

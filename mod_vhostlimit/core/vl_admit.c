@@ -6,7 +6,7 @@
 #include "base/vl_clock.h"
 #include "core/vl_segment.h"
 
-/* Connections with a lease may run this many times as many requests as there are slots.
+/* Connections with a lease may run this many times as many requests as there are slots of `auto`.
  * Below that none of their requests is queued, which costs more than the request of a static
  * page. docs/design/007-leases.md has the measurements. */
 #define OVERRUN 2
@@ -31,6 +31,8 @@
  * second, so less may be time that was not charged yet. Until it holds this many times the slots. */
 #define OWED_US 150000
 #define OWED_MOST 4
+/* After this time without a running request an account may take a slot of the last fifth, us. */
+#define STALLED_US APR_USEC_PER_SEC
 
 static apr_uint32_t load(const apr_uint32_t *count)
 {
@@ -83,6 +85,14 @@ static int is_owed(const vl_queue_t *q, const vl_fair_account_t *f, const vl_sta
            && s->behind > VL_FAIR_ADVANCE((OWED_US + (apr_int64_t)f->estimate_us) * 1000, f->weight_milli);
 }
 
+/* Returns 1 if requests of the account have waited for long, and none ran. */
+static int is_stalled(const vl_fair_account_t *f)
+{
+    const apr_int64_t since_us = f->ended_us > f->waiting_since_us ? f->ended_us : f->waiting_since_us;
+
+    return !f->running && f->waiting && vl_clock_us() - since_us > STALLED_US;
+}
+
 static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_standing_t *s,
                          int is_first)
 {
@@ -104,6 +114,10 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise
      * one with a small weight, which often holds none, would get more than its share. */
     if (s->left && is_first > 0 && !f->load)
+        return 1;
+    /* Those that are due before it can take no slot, and their requests are not charged: they wait for
+     * something that was not found. One request in a second changes no shares. */
+    if (s->left && is_stalled(f))
         return 1;
     /* It is also for an account whose requests sleep, and whose load would stay well below the
      * heaviest one's. */
@@ -141,9 +155,13 @@ int vl_admit_slot(const vl_queue_t *q, apr_uint32_t account, int is_first)
 int vl_admit_is_overrun(const vl_shm_t *shm)
 {
     const vl_queue_head_t *head = shm->queue.head;
+    const apr_uint64_t running = __atomic_load_n(&head->load, __ATOMIC_RELAXED) / 1000;
+    const apr_uint32_t slots = load(&head->slots);
 
-    return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED)
-           && __atomic_load_n(&head->load, __ATOMIC_RELAXED) / (OVERRUN * 1000) >= load(&head->slots);
+    /* A number that is set is for a resource that is scarce. */
+    if (!head->by_duty)
+        return running >= slots;
+    return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED) && running / OVERRUN >= slots;
 }
 
 vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)

@@ -537,6 +537,9 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
         backend = backend->same ? backend->same : backend;
         process = vl_backends_find_process(b, backend, inode);
     }
+    /* A shell keeps its output at another descriptor while that of its commands goes elsewhere. */
+    if (!process && backend->is_pipe && tid)
+        process = vl_backends_find_program(b, backend, pid, tid);
     if (process) {
         backend->is_group |= process->served_epoch == b->epoch && process->served != inode;
         process->served_epoch = b->epoch;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* May a request run now? */
+#include "base/vl_clock.h"
 #include "segment.h"
 #include "core/vl_admit.h"
 #include "core/vl_duty.h"
@@ -147,8 +148,11 @@ static void each_reason(void)
     ok(lets(shm, b, VL_NOT_BY_LIMITS, VL_NOT_BY_LIMITS, VL_NOT_BY_LIMITS, VL_ADMITTED,
             VL_ADMITTED), "at its own limits: error pages and calls");
     enter(shm, a, &of_a[0]);
+    ok(lets(shm, a, VL_NO_SLOT, VL_NO_SLOT, VL_ADMITTED, VL_NO_SLOT, VL_ADMITTED),
+       "no slot is free: what cannot wait, and calls");
+    shm->head->queue.by_duty = 1;
     ok(lets(shm, a, VL_NO_SLOT, VL_ADMITTED, VL_ADMITTED, VL_NO_SLOT, VL_ADMITTED),
-       "no slot is free: leases, what cannot wait, and calls");
+       "with VhostLimitSlots auto leases too");
     enter(shm, a, &of_a[1]);
     enter(shm, a, &of_a[2]);
     queue_one(shm, a, 1);
@@ -234,6 +238,24 @@ static void owed_time_exceeds_slots(void)
     ok(n == 62, "and never holds more than four times the slots (%u)", n);
 }
 
+/* The one that is due may not be served, and what it waits for may not be known. */
+static void a_stalled_account_takes_what_is_left(void)
+{
+    apr_uint32_t i, a, b;
+    vl_queue_t *q = two_duties(1000, 1, 100, &a, &b);
+
+    for (i = 0; i < 13; i++)
+        vl_fair_end(q, a, 1, 1);
+    q->accounts[b].waiting_since_us = vl_clock_us();
+    ok(vl_fair_free(q) == 1000 && !vl_admit_slot(q, b, -1), "one slot is left, for an account that is due");
+    q->accounts[b].waiting_since_us -= 2000000;
+    q->accounts[b].ended_us = 0;
+    ok(vl_admit_slot(q, b, -1) && vl_admit_slot(q, b, 0), "after a second without a running request another takes it");
+    vl_fair_begin(q, b);
+    vl_fair_end(q, b, 1, 1);
+    ok(!vl_admit_slot(q, b, -1), "but one in a second");
+}
+
 static void crowding_is_no_wish(void)
 {
     ok(vl_duty_settled(1000, 10) == 1000 && vl_duty_settled(1000, 1000) == 1000,
@@ -250,6 +272,7 @@ int main(void)
     segment_init();
     crowding_is_no_wish();
     owed_time_exceeds_slots();
+    a_stalled_account_takes_what_is_left();
     each_reason();
     sleepers_leave_no_processor_idle();
     decides_by_concurrency();

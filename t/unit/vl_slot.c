@@ -645,17 +645,22 @@ static void automatic_slots_go_by_cpu_time(void)
        "it is for one that is due and holds none");
 }
 
-static void leases_exceed_the_slots_by_as_many_again(void)
+static void leases_exceed_the_slots_of_auto_by_as_many_again(void)
 {
     vl_shm_t *shm = alone(2, 100);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i, n = 0;
     vl_ticket_t ticket, running[8];
 
-    for (i = 0; i < 6; i++)
-        vl_slot_ask(shm, a, VL_ASK_LEASE, 1, &running[i]);
-    ok(shm->queue.head->running == 6, "while nothing waits, a lease continues above the slots");
+    while (vl_slot_ask(shm, a, VL_ASK_LEASE, n % 2, &running[n]) == APR_SUCCESS)
+        n++;
+    ok(n == 2, "a number of slots that is set is for leases too (%u)", (unsigned)n);
+    shm->queue.head->by_duty = 1;
+    for (; n < 6; n++)
+        vl_slot_ask(shm, a, VL_ASK_LEASE, 1, &running[n]);
+    ok(shm->queue.head->running == 6, "with `auto`, while nothing waits, a lease continues above the slots");
     for (i = 0; i < 6; i++)
         end(shm, &running[i], 100);
+    n = 0;
     waits(shm, b, 8);
     while (vl_slot_ask(shm, a, VL_ASK_LEASE, n % 2, &ticket) == APR_SUCCESS)
         n++;
@@ -709,7 +714,7 @@ int main(void)
     idle_requests_do_not_count_as_concurrency();
     calls_go_ahead_of_their_callers();
     automatic_slots_go_by_cpu_time();
-    leases_exceed_the_slots_by_as_many_again();
+    leases_exceed_the_slots_of_auto_by_as_many_again();
     more_slots_are_used_at_once();
     return tap_done();
 }
