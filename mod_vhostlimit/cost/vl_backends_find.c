@@ -297,8 +297,8 @@ static int scan_family(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
         first = n;
         n += vl_proc_children(family[i], 0, family + n, FAMILY - n);
         for (k = first; k < n; k++) {
-            if (!is_server(b, family[k]) && !is_cgi(family[k])
-                && !apr_hash_get(b->by_pid, &family[k], sizeof(family[k])))
+            if (!apr_hash_get(b->by_pid, &family[k], sizeof(family[k])) && !is_server(b, family[k])
+                && !is_cgi(family[k]))
                 found |= check_process(b, backend, family[k], inode, LISTENER_TOO);
         }
     }

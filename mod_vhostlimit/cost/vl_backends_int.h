@@ -26,8 +26,8 @@
 #define PARENTS 4
 /* Threads of a process that are looked at in one round. */
 #define THREADS 64
-#define CHILDREN 2048
-#define FAMILY 512
+#define CHILDREN 8192
+#define FAMILY 2048
 /* A back end is in use until this long after its last request, and forgotten later. */
 #define USED_US (2 * APR_USEC_PER_SEC)
 #define FORGET_US (60 * APR_USEC_PER_SEC)

@@ -851,20 +851,27 @@ int vl_proc_folder(pid_t pid, char *ret_folder, size_t size)
 
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)
 {
-    char name[64], text[16384], *at = text, *end;
-    int n = 0;
+    char path[96], text[4096];
+    int fd, n = 0;
+    pid_t child = 0;
+    ssize_t i, length;
 
-    apr_snprintf(name, sizeof(name), "task/%d/children", (int)(tid ? tid : pid));
-    if (!read_file(pid, name, text, sizeof(text)))
-        return 0;
-    while (n < max) {
-        long child = strtol(at, &end, 10);
-
-        if (end == at)
-            break;
-        ret_pids[n++] = (pid_t)child;
-        at = end;
+    apr_snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)(tid ? tid : pid));
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* One read returns a page of the list at most. */
+    while (fd >= 0 && n < max && (length = read(fd, text, sizeof(text))) > 0) {
+        for (i = 0; i < length && n < max; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                child = child * 10 + (text[i] - '0');
+            }
+            else if (child) {
+                ret_pids[n++] = child;
+                child = 0;
+            }
+        }
     }
+    if (fd >= 0)
+        close(fd);
     return n;
 }
 

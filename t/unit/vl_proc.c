@@ -203,9 +203,41 @@ static void measures_processes(void)
     ok(!vl_proc_cpu_ns(pid) && !vl_proc_parent(pid, &children_ns), "a process that has ended");
 }
 
+#define MANY 1500
+
+/* One read() of the kernel's list returns a page of it. */
+static void lists_many_children(void)
+{
+    static pid_t found[MANY * 2];
+    int i, n, ends[2];
+    pid_t last = 0;
+
+    if (pipe(ends)) {
+        ok(0, "pipe()");
+        return;
+    }
+    for (i = 0; i < MANY && last >= 0; i++) {
+        last = fork();
+        if (!last) {
+            char byte;
+
+            close(ends[1]);
+            _exit((int)read(ends[0], &byte, 1));
+        }
+    }
+    n = vl_proc_children(getpid(), 0, found, MANY * 2);
+    ok(n == MANY && found[MANY - 1] == last, "all of %d children are listed: %d", MANY, n);
+    ok(vl_proc_children(getpid(), 0, found, 10) == 10, "ten of them");
+    close(ends[1]);
+    while (wait(NULL) > 0)
+        ;
+    close(ends[0]);
+}
+
 int main(void)
 {
     parses();
+    lists_many_children();
     if (vl_proc_open()) {
         sees_what_threads_wait_for();
         finds_the_other_end_of_unix_sockets();
