@@ -376,6 +376,47 @@ END
   wait_until 40 answered busy
 }
 
+# A server that starts a thread for each request, and programs whose first thread waits for another one.
+@test "requests that wait for threads which begin meanwhile want a processor" {
+  requires php_fpm mod_proxy_fcgi gunicorn
+  local run=$HTTPD_ROOT/app/run port site pids=()
+  port=$(free_port threads)
+  start_in_group -l proxy -l proxy_http -l proxy_fcgi -v "$(to_app a "http://127.0.0.1:$port/")" -v "$(cgi_lines b)" -v "$(php_at c "unix:$run/p|fcgi://p/")"
+  start_fpm fpm p="$run/p"
+  cat >"$run/threads.py" <<'END'
+#!/usr/bin/python3
+import http.server, sys, threading, time
+
+def burn():
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        burn()
+        self.send_response(200)
+        self.end_headers()
+
+if len(sys.argv) > 1:
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+thread = threading.Thread(target=burn)
+thread.start()
+thread.join()
+print("Content-Type: text/plain\r\n\r\ndone")
+END
+  for site in a b c; do install -m 755 "$run/threads.py" "$HTTPD_ROOT/htdocs/$site/app.pl"; done
+  echo '<?php echo shell_exec("./app.pl");' >"$HTTPD_ROOT/htdocs/c/exec.php"
+  run_app threads "$port" python3 "$run/threads.py" "$port"
+  for site in a/app b/app.pl c/exec.php; do
+    is "$(get "${site%/*}" "/${site#*/}")" 200
+    VL_APPS_SECONDS=3 begin_load "${site%/*}" 1 "/${site#*/}"
+    pids+=("$!")
+  done
+  wait "${pids[@]}"
+  for site in a b c; do at_least "$(status_of $site duty_permille)" 800 "permille, duty of $site"; done
+}
+
 # One master, an address and three workers for each site. The first worker of a has the listening socket of b at the
 # beginning, as all workers of PHP-FPM have those of all pools until they close them.
 @test "a worker with listening sockets of its parent belongs to its own site" {

@@ -12,11 +12,7 @@
 
 /* A back end may wait for another one, such as a database. */
 #define DEPTH_MOST 3
-/* The threads of a process are listed this often, those of one that had a single thread
- * less often. */
-#define THREADS_US (1 * APR_USEC_PER_SEC)
-#define SINGLE_US (10 * APR_USEC_PER_SEC)
-/* ... and those of one with more than THREADS of them more often, because a part of these is looked at. */
+/* Threads of a process with more than THREADS of them are listed this often, because a part of them is looked at. */
 #define PART_US 100000
 #define THREADS_MOST 4096
 /* That the sessions of a database cannot be seen is said after this time. */
@@ -127,24 +123,56 @@ static void list_threads(vl_backends_t *b, process_t *process)
         process->thread[process->threads++] = all[i];
 }
 
-static void sample_process(vl_backends_t *b, process_t *process)
+/* Returns 1 if the threads are not those that were listed, as far as their number shows it. */
+static int has_other_threads(const vl_backends_t *b, process_t *process)
+{
+    apr_uint64_t ns;
+
+    if (process->every > 1)
+        return b->now_us - process->threads_us > PART_US;
+    /* A process that has not run has started no thread. */
+    ns = vl_proc_cpu_ns(process->pid);
+    if (process->threads && ns == process->threads_ns)
+        return 0;
+    process->threads_ns = ns;
+    return vl_proc_count_threads(process->pid, THREADS + 1) != process->threads;
+}
+
+/* Returns 0 if a thread is gone: another one may have begun. */
+static int look_at_threads(process_t *process)
 {
     vl_waits_t waits;
-    int i;
+    int i, has_all = 1;
 
+    process->runs = 0;
+    process->waits.n = process->waits.is_loop = 0;
+    for (i = 0; i < process->threads; i++) {
+        switch (vl_proc_look(process->pid, process->thread[i], &waits)) {
+        case VL_PROC_GONE:
+            has_all = process->every > 1;
+            break;
+        case VL_PROC_RUNS:
+            process->runs += process->every;
+            break;
+        case VL_PROC_WAITS: case VL_PROC_DENIED:
+            if (process->threads == 1)
+                process->waits = waits;
+            break;
+        }
+    }
+    return has_all;
+}
+
+static void sample_process(vl_backends_t *b, process_t *process)
+{
     if (process->round == b->round)
         return;
     process->round = b->round;
-    process->runs = 0;
-    process->waits.n = process->waits.is_loop = 0;
-    if (!process->threads || b->now_us - process->threads_us
-                             > (process->every > 1 ? PART_US : process->threads > 1 ? THREADS_US : SINGLE_US))
+    if (has_other_threads(b, process))
         list_threads(b, process);
-    for (i = 0; i < process->threads; i++) {
-        if (vl_proc_look(process->pid, process->thread[i], &waits) == VL_PROC_RUNS)
-            process->runs += process->every;
-        else if (process->threads == 1)
-            process->waits = waits;
+    if (!look_at_threads(process)) {
+        list_threads(b, process);
+        (void)look_at_threads(process);
     }
 }
 

@@ -109,10 +109,11 @@ typedef struct process_t {
     int programs_live;              /* it had programs at the last reading */
     apr_int64_t calls_us;           /* when these may be asked again whether they call this server */
     apr_uint64_t programs_ns;       /* last reading of these, with those that have ended */
-    int threads;                    /* in `thread`; 0: to be read again */
+    int threads;                    /* in `thread`; 0: not read yet */
     apr_uint32_t every;             /* one of so many is in it */
     pid_t thread[THREADS];
-    apr_int64_t threads_us;
+    apr_int64_t threads_us;         /* when they were listed, ... */
+    apr_uint64_t threads_ns;        /* ... and the process's CPU time when they were last counted */
     apr_uint32_t round;             /* when `runs` was sampled */
     apr_uint32_t runs;              /* threads that want a processor */
     vl_waits_t waits;               /* of its only thread, if it waits */

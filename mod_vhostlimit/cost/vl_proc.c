@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -31,6 +32,7 @@
 /* Programs of one process that are looked at, and generations behind these. */
 #define PROGRAMS 16
 #define PROGRAMS_DEPTH 2
+#define PROGRAM_THREADS 64
 /* State of a TCP socket in /proc/net/tcp (include/net/tcp_states.h). */
 #define TCP_LISTENS 0x0a
 /* Flag of a Unix socket that listens in /proc/net/unix (include/linux/net.h). */
@@ -875,27 +877,6 @@ int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)
     return n;
 }
 
-static apr_uint64_t programs_ns(pid_t pid, int depth, int *ret_run)
-{
-    pid_t children[PROGRAMS];
-    apr_uint64_t ns = 0;
-    vl_waits_t waits;
-    int i, n = vl_proc_children(pid, 0, children, PROGRAMS);
-
-    for (i = 0; i < n; i++) {
-        ns += vl_proc_cpu_ns(children[i]);
-        *ret_run += vl_proc_look(children[i], children[i], &waits) == VL_PROC_RUNS;
-        if (depth)
-            ns += programs_ns(children[i], depth - 1, ret_run);
-    }
-    return ns;
-}
-
-apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run)
-{
-    return programs_ns(pid, PROGRAMS_DEPTH, ret_run);
-}
-
 int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max)
 {
     char path[64];
@@ -912,4 +893,49 @@ int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max)
     if (dir)
         (void)closedir(dir);
     return n;
+}
+
+int vl_proc_count_threads(pid_t pid, int max)
+{
+    struct stat about;
+    char path[64];
+    int n;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    /* proc_task_getattr() of the kernel adds the number of threads to the links of any folder. */
+    n = stat(path, &about) ? 0 : (int)about.st_nlink - 2;
+    return n < max ? n : max;
+}
+
+/* Returns 1 if a thread of the process wants a processor. */
+static int wants_processor(pid_t pid)
+{
+    pid_t tids[PROGRAM_THREADS];
+    vl_waits_t waits;
+    int i, n, runs = vl_proc_look(pid, pid, &waits) == VL_PROC_RUNS;
+
+    n = runs || vl_proc_count_threads(pid, PROGRAM_THREADS) < 2 ? 0 : vl_proc_threads(pid, tids, PROGRAM_THREADS);
+    for (i = 0; i < n && !runs; i++)
+        runs = vl_proc_look(pid, tids[i], &waits) == VL_PROC_RUNS;
+    return runs;
+}
+
+static apr_uint64_t programs_ns(pid_t pid, int depth, int *ret_run)
+{
+    pid_t children[PROGRAMS];
+    apr_uint64_t ns = 0;
+    int i, n = vl_proc_children(pid, 0, children, PROGRAMS);
+
+    for (i = 0; i < n; i++) {
+        ns += vl_proc_cpu_ns(children[i]);
+        *ret_run += wants_processor(children[i]);
+        if (depth)
+            ns += programs_ns(children[i], depth - 1, ret_run);
+    }
+    return ns;
+}
+
+apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run)
+{
+    return programs_ns(pid, PROGRAMS_DEPTH, ret_run);
 }

@@ -113,6 +113,8 @@ int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
 apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run);
 /* Returns up to max threads of the process. */
 int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max);
+/* Returns how many there are, at most max, in a third of the time of a list. */
+int vl_proc_count_threads(pid_t pid, int max);
 /* Pure; exported for its test. Reads the text of /proc/PID/task/TID/syscall. Returns -1 for
  * "running", else the number of the system call, with its first two arguments. -2: no sense. */
 long vl_proc_parse_syscall(const char *text, unsigned long ret_args[2]);

@@ -199,6 +199,7 @@ static void measures_processes(void)
         has |= found[i] == pid;
     ok(has, "it is a child of its parent");
     ok(vl_proc_threads(pid, found, 64) == 1 && found[0] == pid, "its only thread");
+    ok(vl_proc_count_threads(pid, 64) == 1 && !vl_proc_count_threads(pid, 0), "it has one");
     stop(pid);
     ok(!vl_proc_cpu_ns(pid) && !vl_proc_parent(pid, &children_ns), "a process that has ended");
 }
