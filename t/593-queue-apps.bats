@@ -210,6 +210,7 @@ cgi_lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler cgi
   start_in_group -v "$(cgi_lines a)" -v "$(cgi_lines b)"
   # Each program of perl needs 3 ms to start, which is much beside few pages.
   most_b=550 compare mod_cgi '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
+  at_least "$(status_of a duty_permille)" 600 "permille, duty of programs that compute"
 }
 
 @test "mod_cgid, and beside eight busy processes" {

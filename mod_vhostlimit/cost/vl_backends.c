@@ -569,7 +569,8 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     if (!process && backend->is_pipe && tid)
         process = vl_backends_find_program(b, backend, pid, tid);
     if (process) {
-        backend->is_group |= process->served_epoch == b->epoch && process->served != inode;
+        /* A program of mod_cgi has several pipes to its request. */
+        backend->is_group |= !backend->forks && process->served_epoch == b->epoch && process->served != inode;
         process->served_epoch = b->epoch;
         process->served = inode;
     }
