@@ -170,7 +170,7 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
     const vl_queue_head_t *head = q->head;
     const vl_standing_t s = vl_fair_standing(q, account);
     const apr_uint32_t concurrency = vl_fair_limits(q, account).concurrency;
-    int limited = ask == VL_ASK_NEW || ask == VL_ASK_LEASE || ask == VL_ASK_FORCED;
+    int limited = ask == VL_ASK_NEW || ask == VL_ASK_LEASE || ask == VL_ASK_KEPT || ask == VL_ASK_FORCED;
 
     if (limited && !s.within_bounds)
         return VL_NOT_BY_LIMITS;
@@ -182,6 +182,11 @@ vl_admit_e vl_admit(const vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask)
         if (!may_take_slot(q, account, &s, 1))
             return VL_NO_SLOT;
         return vl_admit_thread(shm, shm->self, account, 1) ? VL_ADMITTED : VL_NO_THREAD;
+    case VL_ASK_KEPT:
+        /* Requests that sleep keep their threads for long. With short ones before, most connections have a lease. */
+        if (s.duty <= VL_DUTY_SLEEPS && !vl_admit_thread(shm, shm->self, account, 1))
+            return VL_NO_THREAD;
+        /* fall through */
     case VL_ASK_LEASE:
         return vl_admit_is_overrun(shm) ? VL_NO_SLOT : VL_ADMITTED;
     case VL_ASK_FORCED:

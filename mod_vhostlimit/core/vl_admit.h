@@ -12,6 +12,7 @@
  *   VL_ASK_NEW           | yes         | yes        | yes             | for a new connection
  *   the dispatcher       | (in the queue: vl_fair.h) | vl_admit_slot() | vl_admit_thread()
  *   VL_ASK_LEASE         | yes         | -          | auto: twice, while others wait      | -
+ *   VL_ASK_KEPT          | yes         | -          | auto: twice, while others wait      | if its requests sleep
  *   VL_ASK_FORCED        | yes         | -          | -               | -
  *   VL_ASK_ENTER         | concurrency | -          | -               | -
  *   VL_ASK_ERROR_PAGE    | -           | yes        | one free        | -
@@ -38,6 +39,7 @@
 typedef enum {
     VL_ASK_NEW,             /* a request or a new connection, which can also wait */
     VL_ASK_LEASE,           /* the next request of a connection whose lease has credit */
+    VL_ASK_KEPT,            /* the same, and the connection has no thread of its own */
     VL_ASK_FORCED,          /* a request that cannot wait */
     VL_ASK_ENTER,           /* the same, in a site without a queue, or in mode DryRun */
     VL_ASK_ERROR_PAGE,      /* the answer to a refused request */

@@ -253,7 +253,7 @@ apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int 
     apr_status_t rv;
 
     /* The connection is queued then, under the lock. */
-    if (ask == VL_ASK_LEASE && vl_admit_is_overrun(shm))
+    if ((ask == VL_ASK_LEASE || ask == VL_ASK_KEPT) && vl_admit_is_overrun(shm))
         return APR_EAGAIN;
     if ((rv = vl_segment_lock_child(shm)) != APR_SUCCESS)
         return rv;

@@ -674,7 +674,7 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
                                            __ATOMIC_RELAXED);
 
     return vl_lease_credit(lease) > 0 && vl_clock_us() - since_us < VL_LEASE_GRACE_US
-           && vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, no_thread, ret_ticket)
+           && vl_slot_ask(vl_leases.shm, lease->account, no_thread ? VL_ASK_LEASE : VL_ASK_KEPT, no_thread, ret_ticket)
               == APR_SUCCESS;
 }
 

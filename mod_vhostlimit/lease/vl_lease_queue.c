@@ -482,7 +482,7 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, 0, &grant.ticket)
+    if (vl_slot_ask(vl_leases.shm, lease->account, lease->frames ? VL_ASK_LEASE : VL_ASK_KEPT, 0, &grant.ticket)
         != APR_SUCCESS) {
         vl_lease_uncount_thread(lease);
         return 0;

@@ -163,6 +163,11 @@ static void each_reason(void)
     enter(shm, a, &of_a[0]);
     ok(lets(shm, a, VL_NO_THREAD, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED, VL_ADMITTED),
        "no thread is free: no new connection");
+    ok(asks(shm, a, VL_ASK_KEPT) == VL_ADMITTED, "a kept one goes on ...");
+    shm->queue.head->by_duty = 1;
+    vl_fair_set_duty(&shm->queue, a, 100, 0, 0);
+    ok(asks(shm, a, VL_ASK_KEPT) == VL_NO_THREAD && asks(shm, a, VL_ASK_LEASE) == VL_ADMITTED,
+       "... unless its requests sleep and it has no thread of its own");
     ok(valid(shm), "the segment is valid");
 }
 
