@@ -190,6 +190,56 @@ php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   wait_until 20 cgroup_gone "$(httpd_cgroup)"
 }
 
+# The sleep is a descendant of Apache, not a child. Apache starts it before it enters the tree.
+# bats test_tags=v2
+@test "what the shell of a piped log has started enters and leaves the tree with Apache" {
+  local logger started
+  start_httpd 'VhostLimit On' "CustomLog \"|/bin/sh -c 'sleep 600 & cat; kill \$!'\" \"%h\""
+  logger=$(logger_of "$(httpd_pid)")
+  started=$(<"/proc/$logger/task/$logger/children")
+  is "$(wc -w <<<"$started")" 2 "programs that the shell has started"
+  for logger in $started; do like "$(<"/proc/$logger/cgroup")" ":$(httpd_cgroup)/\.server($|\s)"; done
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' "CustomLog \"|/bin/sh -c 'sleep 600 & cat; kill \$!'\" \"%h\""
+  graceful_httpd
+  wait_until 20 cgroup_gone "$(httpd_cgroup)"
+}
+logger_of() { # <pid of Apache>
+  local child
+  for child in $(<"/proc/$1/task/$1/children"); do [[ $(<"/proc/$child/comm") != sh ]] || echo "$child"; done
+}
+
+# So is what Passenger leaves for a few seconds.
+# bats test_tags=v2
+@test "a process of Apache's group whose parent has ended leaves the tree at Apache's end" {
+  local orphan
+  start_httpd 'VhostLimit On'
+  (in_cgroup "$(httpd_cgroup)/.server" sleep 600) 3>&- 4>&- &
+  orphan=$!
+  wait_until 20 grep -q "$(httpd_cgroup)/.server" "/proc/$orphan/cgroup"
+  stop_httpd
+  wait_until 20 cgroup_gone "$(httpd_cgroup)"
+  is "$(grep -c "$(httpd_cgroup)" "/proc/$orphan/cgroup")" 0 "hierarchies in which it is in the tree"
+  kill "$orphan"
+}
+
+# bats test_tags=v2
+@test "the next server removes a group that had members at the end, of a site that is gone" {
+  local group member
+  start_httpd 'VhostLimit On'
+  group=$(group_of b)
+  (in_cgroup "$group" sleep 600) 3>&- 4>&- &
+  member=$!
+  wait_until 20 grep -q "$group" "/proc/$member/cgroup"
+  stop_httpd
+  cgroup_exists "$group"
+  kill "$member"
+  wait_until 20 gone "$member"
+  configure_httpd 'VhostLimit On' -o 'a c'
+  launch_httpd
+  wait_until 20 cgroup_gone "$group"
+  cgroup_exists "$(group_of a)"
+}
+
 @test "a new VhostLimitCgroup path moves all processes and removes the old tree" {
   local path old
   path=$(httpd_cgroup)

@@ -24,33 +24,6 @@ static const char *const v2_mounts[] = {
  * Apache is not starved either.  Measurements: docs/design/004-cgroups.md. */
 static const vl_cgroup_limits_t server_limits = { .weight = 300 };
 
-const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
-                                 const char *controller)
-{
-    char *copy = apr_pstrdup(p, text);
-    char *line, *last;
-
-    for (line = apr_strtok(copy, "\n", &last); line;
-         line = apr_strtok(NULL, "\n", &last)) {
-        char *names = strchr(line, ':');    /* "4:cpu,cpuacct:/path" */
-        char *path = names ? strchr(names + 1, ':') : NULL;
-        char *name, *rest;
-
-        if (!path)
-            continue;
-        *path++ = '\0';
-        names++;
-        if (!*names && !*controller)
-            return path;
-        for (name = apr_strtok(names, ",", &rest); name;
-             name = apr_strtok(NULL, ",", &rest)) {
-            if (!strcmp(name, controller))
-                return path;
-        }
-    }
-    return NULL;
-}
-
 /* Returns the mount point of a v2 tree, or NULL. */
 static const char *find_v2_mount(void)
 {
@@ -150,16 +123,6 @@ static void drop_unneeded(vl_cgroup_t *cg, unsigned needs)
     }
 }
 
-/* Returns the path of the group in which this process is, "" for the root group. */
-static const char *self_path(const vl_cgroup_t *cg)
-{
-    const char *text = vl_cgroup_file_read(cg->pool, "/proc/self/cgroup");
-    const char *path = vl_cgroup_parse_self(
-        cg->pool, text, cg->controllers[VL_CG_CPU].version == 1 ? "cpu" : "");
-
-    return path && strcmp(path, "/") ? path : "";
-}
-
 /* Moves Apache into the tree, into the group ".server", and sets cg->origin.  Child
  * processes start in the group of their parent.  Reasons for the move:
  *  - v2 lets a thread move only to groups below the group of its process;
@@ -170,7 +133,7 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
     const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
-    const char *here = self_path(cg);
+    const char *here = vl_cgroup_of(cg, cg->pool, "self");
     const char *failed = vl_cgroup_make_path(cg->pool, cpu->mount, server);
 
     if (!failed && strcmp(here, server))
@@ -229,7 +192,7 @@ static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
 static const char *auto_path(vl_cgroup_t *cg)
 {
     static const char tree[] = ROOT_NAME SERVER_NAME;
-    const char *own = self_path(cg);
+    const char *own = vl_cgroup_of(cg, cg->pool, "self");
     apr_size_t len = strlen(own);
 
     if (len >= sizeof(tree) - 1 && !strcmp(own + len - (sizeof(tree) - 1),
@@ -406,6 +369,8 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
     find_tree(cg, setting, needs);
     if (!strcmp(setting, "auto") && strcmp(cg->backend, "off"))
         leave_to_systemd(cg);
+    if (!old)
+        vl_cgroup_find_left(cg);
     if (strcmp(cg->backend, "off"))
         make_tree(cg, old);
     copy_constants(cg);

@@ -53,7 +53,8 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const vl_cgroup_limits_t *limits);
 
 /* Removes the groups that were added to `old` and not to `cg`; all of them if cg is NULL.
- * Then removes the root of `old` if cg has another root, and frees `old`.  A group stays
+ * Then removes the root of `old` if cg has another root, and frees `old`.  If `old` is NULL,
+ * removes those that an earlier server has left and that were not added to cg.  A group stays
  * if it has members, or child groups that another program has created.  cg records such a
  * group, and the next call, with this cg as `old`, tries again. */
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);

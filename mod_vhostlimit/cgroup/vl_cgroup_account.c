@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <apr_strings.h>
+#include <apr_tables.h>
 
 #include "cgroup/vl_cgroup_file.h"
 
@@ -116,44 +117,67 @@ static char *children_of(apr_pool_t *p, const char *pid)
     return all;
 }
 
-/* Moves the rescue process of a child process. Other processes that it has forked are
- * programs, in the groups of their sites. */
-static void move_rescue(apr_pool_t *p, const char *file, const char *child)
+/* Adds the pids that the text has to the list, and returns how many the list has then. */
+static int add_pids(apr_array_header_t *pids, char *text)
 {
     char *pid, *last;
 
-    for (pid = apr_strtok(children_of(p, child), " ", &last); pid;
-         pid = apr_strtok(NULL, " ", &last)) {
-        if (!strcmp(vl_cgroup_file_read(p, apr_pstrcat(p, "/proc/", pid, "/comm", NULL)),
-                    VL_RESCUE_NAME "\n"))
-            vl_cgroup_file_write(file, pid);
-    }
+    for (pid = apr_strtok(text, " \n", &last); pid; pid = apr_strtok(NULL, " \n", &last))
+        APR_ARRAY_PUSH(pids, char *) = pid;
+    return pids->nelts;
 }
 
-/* Moves the processes that the server has forked, with all their threads, whatever groups
- * the threads are in: programs of piped logs, child processes of older generations and their
- * rescue processes. */
-static void move_children(apr_pool_t *p, const char *file)
+/* Returns 1 if /proc/<pid>/<name> has the text. */
+static int proc_has(apr_pool_t *p, const char *pid, const char *name, const char *text)
 {
-    char *pid, *last;
-
-    for (pid = apr_strtok(children_of(p, apr_itoa(p, (int)getpid())), " ", &last); pid;
-         pid = apr_strtok(NULL, " ", &last)) {
-        vl_cgroup_file_write(file, pid);
-        move_rescue(p, file, pid);
-    }
+    return strstr(vl_cgroup_file_read(p, apr_pstrcat(p, "/proc/", pid, "/", name, NULL)),
+                  text) != NULL;
 }
+
+/* Moves the processes that descend from the server, with all their threads, from the group
+ * `from` to the group `to`: child processes of older generations, programs of piped logs and
+ * what their shells have started, other modules' daemons. A child of the server moves from any
+ * group, because its main thread may be in a site's group for threads, and so does a rescue
+ * process. Other processes in groups of sites stay, and so does what they have forked. Returns
+ * how many processes it has moved. */
+static int move_descendants(const vl_cgroup_t *cg, apr_pool_t *p, const char *file,
+                            const char *from, const char *to)
+{
+    apr_array_header_t *pids = apr_array_make(p, 64, sizeof(char *));
+    int children = add_pids(pids, children_of(p, apr_itoa(p, (int)getpid()))), i, moved = 0;
+
+    for (i = 0; i < pids->nelts; i++) {
+        const char *pid = APR_ARRAY_IDX(pids, i, const char *);
+        const char *here = vl_cgroup_of(cg, p, pid);
+        int is_there = !strcmp(here, to), is_server = i < children || !strcmp(here, from);
+
+        if (!is_there && (is_server || proc_has(p, pid, "comm", VL_RESCUE_NAME "\n")))
+            moved += !vl_cgroup_file_write(file, pid);
+        if (is_there || is_server)
+            add_pids(pids, children_of(p, pid));
+    }
+    return moved;
+}
+
+/* How often the processes are searched at most: what forks meanwhile is found the next time. */
+#define MOVE_TRIES 5
 
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path)
 {
     const char *file = apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount, path,
                                    "/cgroup.procs", NULL);
+    const char *from = vl_cgroup_of(cg, p, "self");
     const char *failed = vl_cgroup_file_write(file,
                                               apr_itoa(p, (int)getpid()));
+    int tries = MOVE_TRIES, moved = !failed;
+    apr_pool_t *temporary;
 
-    if (!failed)
-        move_children(p, file);
+    while (moved && tries--) {
+        apr_pool_create(&temporary, p);
+        moved = move_descendants(cg, temporary, file, from, path);
+        apr_pool_destroy(temporary);
+    }
     return failed;
 }
 
@@ -306,11 +330,64 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
         if (cpu->version)
             rmdir(apr_pstrcat(p, cpu->mount, vl_cgroup_threads_path(old, p, name), NULL));
         remove_group(old, p, apr_pstrcat(p, old->path, "/", name, NULL));
-        if (cg && exists(old, p, name)) {
+        if (!exists(old, p, name))
+            continue;
+        if (cg) {
             name = apr_pstrdup(cg->pool, name);
             apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);
         }
+        else if (cpu->version)  /* shows the next server that the group is the module's */
+            vl_cgroup_make_path(p, cpu->mount, vl_cgroup_threads_path(old, p, name));
     }
+}
+
+/* Adds the processes in the server's group to the list.  Returns their number, -1 if a server
+ * is among them: it has mapped this module, and uses the tree. */
+static int find_orphans(const vl_cgroup_t *cg, apr_pool_t *p, apr_array_header_t *pids)
+{
+    int n = add_pids(pids, apr_pstrdup(p, vl_cgroup_file_read(p, apr_pstrcat(
+                               p, cg->controllers[VL_CG_CPU].mount, cg->path, SERVER_NAME
+                               "/cgroup.procs", NULL)))), i;
+
+    for (i = 0; i < n; i++) {
+        if (proc_has(p, APR_ARRAY_IDX(pids, i, const char *), "maps", "/mod_vhostlimit.so"))
+            return -1;
+    }
+    return n;
+}
+
+/* A group of another program has no group for threads. */
+void vl_cgroup_find_left(vl_cgroup_t *cg)
+{
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
+    apr_pool_t *p = cg->pool;
+    DIR *dir = *cg->path && cpu->version
+               && find_orphans(cg, p, apr_array_make(p, 64, sizeof(char *))) >= 0
+               ? opendir(apr_pstrcat(p, cpu->mount, cg->path, NULL)) : NULL;
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        const char *name = apr_pstrdup(p, entry->d_name);
+
+        if (*name != '.' && !access(apr_pstrcat(p, cpu->mount, vl_cgroup_threads_path(
+                                                    cg, p, name), NULL), F_OK))
+            apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* Moves the processes that are left in the group of the server that ends to the group `to`: their
+ * parents have ended, as those of Passenger's processes. Returns how many it has moved. */
+static int move_orphans(const vl_cgroup_t *cg, apr_pool_t *p, const char *to)
+{
+    const char *file = apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount, to, "/cgroup.procs", NULL);
+    apr_array_header_t *pids = apr_array_make(p, 64, sizeof(char *));
+    int i, moved = 0;
+
+    for (i = find_orphans(cg, p, pids); i-- > 0;)
+        moved += !vl_cgroup_file_write(file, APR_ARRAY_IDX(pids, i, const char *));
+    return moved;
 }
 
 /* Removes the tree's root and the server's group.  Apache moves back to its original group
@@ -318,9 +395,14 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
 static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
 {
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
+    int is_moved = next && next->origin, tries = MOVE_TRIES;
 
-    if (cg->origin && !(next && next->origin))
+    if (cg->origin && !is_moved)
         vl_cgroup_move_self(cg, cg->pool, cg->origin);
+    while (cg->origin && tries--
+           && move_orphans(cg, cg->pool, !is_moved ? cg->origin : apr_pstrcat(
+                               cg->pool, next->path, SERVER_NAME, NULL)) > 0)
+        ;
     remove_group(cg, cg->pool, server);
     remove_group(cg, cg->pool, cg->path);
 }
@@ -380,6 +462,8 @@ void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
 {
     vl_cgroup_t *earlier;
 
+    if (!old && cg)
+        remove_names(cg, cg->left, cg);
     for (; old; old = earlier) {
         earlier = old->earlier;
         close_fds(old);

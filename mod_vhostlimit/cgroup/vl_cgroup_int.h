@@ -75,8 +75,14 @@ const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
                           vl_cgroup_controller_e controller, const char *path,
                           const vl_cgroup_limits_t *limits);
-/* Moves the calling process and its child processes into the group at `path` of the cpu
- * hierarchy.  Returns NULL or an error message. */
+/* Returns the path of the group of the process in the cpu hierarchy, "" for the root group and
+ * for a process that has ended.  pid: "self" is the caller. */
+const char *vl_cgroup_of(const vl_cgroup_t *cg, apr_pool_t *p, const char *pid);
+/* Records the groups of sites that a server which has ended has left in the tree as cg->left.
+ * Finds none while another server uses the tree. */
+void vl_cgroup_find_left(vl_cgroup_t *cg);
+/* Moves the calling process, and those of its own group that descend from it, into the group at
+ * `path` of the cpu hierarchy.  Returns NULL or an error message. */
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path);
 

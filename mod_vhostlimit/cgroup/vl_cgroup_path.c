@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the path names of groups and of their files.  Functions of this file only read the
- * struct; any process may call them. */
+/* Builds the path names of groups and of their files, and finds the group of a process.
+ * Functions of this file only read the struct; any process may call them. */
 #include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
 
 #include <apr_lib.h>
 #include <apr_strings.h>
+
+#include "cgroup/vl_cgroup_file.h"
 
 const char *vl_cgroup_file_name(apr_pool_t *p, const char *account)
 {
@@ -20,6 +22,42 @@ const char *vl_cgroup_file_name(apr_pool_t *p, const char *account)
     if (*name == '.')
         *name = '_';
     return name;
+}
+
+const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
+                                 const char *controller)
+{
+    char *copy = apr_pstrdup(p, text);
+    char *line, *last;
+
+    for (line = apr_strtok(copy, "\n", &last); line;
+         line = apr_strtok(NULL, "\n", &last)) {
+        char *names = strchr(line, ':');    /* "4:cpu,cpuacct:/path" */
+        char *path = names ? strchr(names + 1, ':') : NULL;
+        char *name, *rest;
+
+        if (!path)
+            continue;
+        *path++ = '\0';
+        names++;
+        if (!*names && !*controller)
+            return path;
+        for (name = apr_strtok(names, ",", &rest); name;
+             name = apr_strtok(NULL, ",", &rest)) {
+            if (!strcmp(name, controller))
+                return path;
+        }
+    }
+    return NULL;
+}
+
+const char *vl_cgroup_of(const vl_cgroup_t *cg, apr_pool_t *p, const char *pid)
+{
+    const char *text = vl_cgroup_file_read(p, apr_pstrcat(p, "/proc/", pid, "/cgroup", NULL));
+    const char *path = vl_cgroup_parse_self(
+        p, text, cg->controllers[VL_CG_CPU].version == 1 ? "cpu" : "");
+
+    return path && strcmp(path, "/") ? path : "";
 }
 
 const controller_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i)
