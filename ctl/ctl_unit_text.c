@@ -173,7 +173,8 @@ void ctl_unit_print(FILE *out, const ctl_unit_t *unit)
     json_array_foreach(unit->rules, i, rule) {
         put_rule(out, unit, rule);
     }
-    fprintf(out, "\n[Install]\nWantedBy=multi-user.target\n");
+    fprintf(out, "\n[Install]\n# PartOf= stops the pool with Apache. Only this starts it with Apache again.\n"
+            "WantedBy=multi-user.target %s\n", unit->server);
 }
 
 void ctl_unit_print_enter(FILE *out, const ctl_unit_t *unit)

@@ -41,7 +41,7 @@ setup() { requires guest; }
 teardown() { all_of look_for_leftovers end_services; }
 end_services() {
   timeout 60 systemctl stop 'vhostlimit-fpm@*' apache2 || :
-  rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-{fpm,enter}* "$UNITS/web.slice" "$HTTPD_ROOT" /etc/php/vhosts/a.test.conf /run/vl-look
+  rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-{fpm,enter}* "$UNITS"/{multi-user.target.wants,web.slice} "$HTTPD_ROOT" /etc/php/vhosts/a.test.conf /run/vl-look
 }
 
 property() { systemctl show -P "$2" "$1"; }  # <unit> <property>
@@ -141,7 +141,7 @@ echo count(preg_grep("/^[0-9]+$/", scandir("/proc"))) < 6 ? "sees its processes"
 END
 }
 
-@test "a unit of vhostlimitctl starts the pool in its site's group, alone with its site's files" {
+@test "a unit of vhostlimitctl starts the pool in its site's group, alone with its site's files, and again with Apache" {
   requires php_fpm mod_proxy_fcgi ctl
   local pool=vhostlimit-fpm@a.test group=/system.slice/apache2.service/vhostlimit/a.test uid master
   HTTPD_ROOT=/srv/vl-unit                       # not below /tmp, where the pool has its own
@@ -156,6 +156,7 @@ END
   # The pool is killed below while this unit has moved it and has not ended.
   install -D /dev/stdin "$UNITS/vhostlimit-enter@a.test.service.d/slow.conf" <<<$'[Service]\nExecStartPost=/bin/sleep 60'
   systemctl daemon-reload
+  systemctl enable --runtime --quiet "$pool"
   timeout 90 systemctl start "$pool" || { systemctl status "$pool"; return 1; }
   master=$(property "$pool" MainPID)
   wait_until 30 is_in "$master" "$group"
@@ -180,6 +181,10 @@ sees its processes"
   wait_until 30 cgroup_gone /system.slice/apache2.service
   is "$(property "$pool" ActiveState) $(property "$pool" Result)" 'inactive success' "the pool"
   [[ ! -e /run/vhostlimit-fpm/a.test ]]
+  timeout 90 systemctl start apache2
+  wait_until 60 started_again "$pool" "$master"
+  wait_until 30 is_in "$(property "$pool" MainPID)" "$group"
+  timeout 90 systemctl stop apache2
 }
 is_in() { [[ $(<"/proc/$1/cgroup") == *":$2" ]]; }     # <pid> <group>
 started_again() { # <unit> <old pid>; systemd says 0 when it knows of the death and not yet of a new process

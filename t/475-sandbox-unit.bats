@@ -63,6 +63,7 @@ exposure() { # <file>
     -v 'a VhostLimitSandboxPath rw /run/vl-unit/write' -v 'a VhostLimitSandboxPath hide "/run/vl-unit/hid den%"' -v 'a VhostLimitSandboxPath tmp /srv'
   unit=$(unit)
   has_line "$unit" 'TemporaryFileSystem=/:ro'
+  has_line "$(<"$TOP/conf/systemd/vhostlimit-fpm@.service")" "$(sed -n '/^WantedBy=/s/httpd/apache2/p;/^WantedBy=.*apache2/p' <<<"$unit")"
   has_line "$unit" 'PrivateTmp=yes'
   has_line "$unit" 'NoNewPrivileges=yes'
   has_line "$unit" "BindPaths=\"-$HTTPD_ROOT/htdocs/a\""
