@@ -246,6 +246,25 @@ cgi_lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler cgi
 
 to_app() { printf '%s ProxyPass /app "%s"\n' "$1" "$2"; }
 
+@test "programs that a thread of a back end starts" {
+  requires gunicorn
+  local port
+  port=$(free_port threads)
+  start_in_group -l proxy -l proxy_http -v "$(to_app a "http://127.0.0.1:$port")" -v "$(cgi_lines b)"
+  cat >"$HTTPD_ROOT/app/a/exec.py" <<'END'
+import subprocess
+
+def application(environ, start_response):
+    text = subprocess.check_output(["./app.pl"], env={"QUERY_STRING": environ["QUERY_STRING"]})
+    start_response("200 OK", [])
+    return [text]
+END
+  cp "$HTTPD_ROOT/htdocs/a/app.pl" "$HTTPD_ROOT/app/a"
+  run_app threads "$port" gunicorn --workers 2 --threads 6 --bind "127.0.0.1:$port" --chdir "$HTTPD_ROOT/app/a" exec
+  compare 'programs of threads' '/app?ms=40' /page.html 4 1
+  at_least "$(status_of a duty_permille)" 500 "permille, duty"
+}
+
 @test "gunicorn: over TCP, and one for both sites over a Unix socket" {
   requires gunicorn
   local run=$HTTPD_ROOT/app/run one two

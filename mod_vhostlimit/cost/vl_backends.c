@@ -435,19 +435,20 @@ static void note_calls_of_programs(vl_backends_t *b, apr_uint32_t account, proce
     process->calls_us = b->now_us + (cpu_us() - from_us) * CALLS_OF_PROGRAMS_REST;
 }
 
-/* Returns 1 if a program wants a processor that the process has started and waits for. What programs of
- * this back end use is known from the first one on that was seen. */
-static int has_running_program(backend_t *backend, const process_t *process)
+/* Returns how many programs want a processor that the process has started and waits for. What programs of
+ * this back end use is known from the first one on that was seen. Those of threads are looked for when it is
+ * known that the back end starts programs. */
+static int running_programs(backend_t *backend, process_t *process)
 {
     process_t *each;
     int run;
 
-    if (process->threads != 1 || !vl_backends_table_programs(process, &run))
+    if ((process->threads != 1 && !backend->has_programs) || !vl_backends_table_programs(process, &run))
         return 0;
     for (each = backend->processes; !backend->has_programs && each; each = each->next)
         (void)vl_proc_parent(each->pid, &each->programs_ns);
     backend->has_programs = 1;
-    return run > 0;
+    return run;
 }
 
 /* Returns how many threads of the back end's processes want a processor. Of many processes one of so many
@@ -506,7 +507,7 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
                             process_t *process, int is_one, int depth)
 {
     const share_t *share = vl_backends_table_count(b, backend, account);
-    apr_uint32_t own, users, runs = 0;
+    apr_uint32_t own, users, programs, runs = 0;
     vl_wait_for_e waits_for = VL_WAIT_NOTHING;
     int i;
 
@@ -525,8 +526,9 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
                          &runs);
     if (!runs && waits_for == VL_WAIT_NOTHING) {
         note_calls_of_programs(b, account, process);
-        if (has_running_program(process->backend, process))
-            return 1000;
+        programs = (apr_uint32_t)running_programs(process->backend, process);
+        users = is_one || process->threads == 1 ? 1 : users_of(b, share);
+        runs = programs && programs >= users ? 1000 : programs ? programs * 1000 / users : 0;
     }
     return own + runs < 1000 ? own + runs : 1000;
 }

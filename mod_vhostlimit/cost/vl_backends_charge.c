@@ -10,6 +10,8 @@
 #define BUSY_PART 20
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
+/* One of so many readings of a process with threads looks whether a program of it has ended. */
+#define SEES_END 8
 /* CPU time is kept for this long if no sample says whose it is. */
 #define OWED_MOST_US (2 * APR_USEC_PER_SEC)
 
@@ -82,8 +84,19 @@ static apr_uint64_t read_programs(process_t *process, apr_uint64_t ns)
     apr_uint64_t ended_ns, live_ns, used;
     int run;
 
-    if (!process->backend->has_programs || (ns == process->cpu_ns && !process->programs_live)
-        || vl_backends_table_is_parent(process))
+    if (ns == process->cpu_ns && !process->programs_live)
+        return 0;
+    if (!process->backend->has_programs) {
+        /* Which thread waits for a program is not always seen, but that one has ended. */
+        if (process->threads < 2 || vl_backends_table_random(process->backend->b) % SEES_END
+            || !vl_backends_table_may_start(process))
+            return 0;
+        (void)vl_proc_parent(process->pid, &ended_ns);
+        if (ended_ns == process->programs_ns)
+            return 0;
+        process->backend->has_programs = 1;
+    }
+    if (!vl_backends_table_may_start(process))
         return 0;
     live_ns = vl_backends_table_programs(process, &run);
     process->programs_live = live_ns > 0;

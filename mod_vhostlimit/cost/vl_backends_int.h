@@ -106,6 +106,7 @@ typedef struct process_t {
     apr_uint64_t inode_ns;          /* CPU time when they were read */
     apr_uint32_t inode_hints;       /* the back end's hint_changes then */
     apr_uint64_t cpu_ns;            /* last reading */
+    int has_workers;                /* its children are, or were, processes of a back end */
     int programs_live;              /* it had programs at the last reading */
     apr_int64_t calls_us;           /* when these may be asked again whether they call this server */
     apr_uint64_t programs_ns;       /* last reading of these, with those that have ended */
@@ -286,11 +287,13 @@ apr_uint32_t vl_backends_table_random(vl_backends_t *b);
 
 /* Returns 1 if children of the process are processes of the back end, as those of mod_cgid's daemon. */
 int vl_backends_table_is_parent(const process_t *process);
+/* Returns 1 if children of the process are programs that it waits for. */
+int vl_backends_table_may_start(process_t *process);
 /* Returns the CPU time that living programs of the process have used, and in *ret_run how many of them
  * want a processor. */
-apr_uint64_t vl_backends_table_programs(const process_t *process, int *ret_run);
+apr_uint64_t vl_backends_table_programs(process_t *process, int *ret_run);
 /* The CPU time of the process and of its living programs. */
-apr_uint64_t vl_backends_table_ns(const process_t *process);
+apr_uint64_t vl_backends_table_ns(process_t *process);
 
 /* vl_backends_find.c: which processes are behind an address. inode: of a connection. */
 void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend);

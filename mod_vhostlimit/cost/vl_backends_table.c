@@ -237,13 +237,20 @@ int vl_backends_table_is_parent(const process_t *process)
     return i < backend->n_parents || process->is_program != backend->forks;
 }
 
-apr_uint64_t vl_backends_table_programs(const process_t *process, int *ret_run)
+int vl_backends_table_may_start(process_t *process)
 {
-    *ret_run = 0;
-    return vl_backends_table_is_parent(process) ? 0 : vl_proc_programs_ns(process->pid, ret_run);
+    process->has_workers |= vl_backends_table_is_parent(process)
+                            || apr_hash_get(process->backend->b->parents, &process->pid, sizeof(process->pid));
+    return !process->has_workers;
 }
 
-apr_uint64_t vl_backends_table_ns(const process_t *process)
+apr_uint64_t vl_backends_table_programs(process_t *process, int *ret_run)
+{
+    *ret_run = 0;
+    return vl_backends_table_may_start(process) ? vl_proc_programs_ns(process->pid, ret_run) : 0;
+}
+
+apr_uint64_t vl_backends_table_ns(process_t *process)
 {
     int run;
 

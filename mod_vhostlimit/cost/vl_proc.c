@@ -920,11 +920,25 @@ static int wants_processor(pid_t pid)
     return runs;
 }
 
+/* Returns up to max children of all threads of the process. */
+static int all_children(pid_t pid, pid_t *ret_pids, int max)
+{
+    pid_t tids[PROGRAM_THREADS];
+    int i, n = 0, threads = vl_proc_count_threads(pid, PROGRAM_THREADS);
+
+    if (threads < 2)
+        return vl_proc_children(pid, 0, ret_pids, max);
+    threads = vl_proc_threads(pid, tids, PROGRAM_THREADS);
+    for (i = 0; i < threads; i++)
+        n += vl_proc_children(pid, tids[i], ret_pids + n, max - n);
+    return n;
+}
+
 static apr_uint64_t programs_ns(pid_t pid, int depth, int *ret_run)
 {
     pid_t children[PROGRAMS];
     apr_uint64_t ns = 0;
-    int i, n = vl_proc_children(pid, 0, children, PROGRAMS);
+    int i, n = all_children(pid, children, PROGRAMS);
 
     for (i = 0; i < n; i++) {
         ns += vl_proc_cpu_ns(children[i]);

@@ -108,7 +108,7 @@ int vl_proc_folder(pid_t pid, char *ret_folder, size_t size);
 apr_int64_t vl_proc_age_us(pid_t pid);
 /* Returns up to max children of the thread's forks, or of the main thread (tid 0). */
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
-/* Returns the CPU time that living programs of a process with one thread have used: its children, and
+/* Returns the CPU time that living programs of a process have used: the children of its threads, and
  * theirs. Adds those that want a processor to *ret_run. */
 apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run);
 /* Returns up to max threads of the process. */
