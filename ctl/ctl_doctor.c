@@ -155,8 +155,8 @@ static void check_cgroup(doctor_t *doctor)
 }
 
 /* Three descriptors for each group of a vhost, of which there may be four, two for each
- * request in the longest queue, and five for each thread of a child process. */
-static json_int_t descriptors_needed(const ctl_status_t *status)
+ * request in the longest queue, five for each thread of a child process, and the logs. */
+static json_int_t descriptors_needed(const ctl_status_t *status, json_int_t logs)
 {
     json_int_t queue = 0, children = status->children > 0 ? status->children : 1;
     size_t i;
@@ -166,13 +166,13 @@ static json_int_t descriptors_needed(const ctl_status_t *status)
             queue = status->vhosts[i].limits[CTL_QUEUE];
     }
     return (json_int_t)ceil((double)status->nvhosts * 12 + (double)queue * 2
-                            + (double)status->workers / (double)children * 5 + 200);
+                            + (double)status->workers / (double)children * 5 + (double)logs + 200);
 }
 
 static void check_descriptors(doctor_t *doctor)
 {
     json_int_t files = doctor->facts->files;
-    json_int_t needed = descriptors_needed(doctor->status);
+    json_int_t needed = descriptors_needed(doctor->status, doctor->facts->logs);
 
     if (files == CTL_FILES_UNKNOWN)
         return;
@@ -190,7 +190,7 @@ static void check_descriptors(doctor_t *doctor)
                                 needed, needed);
 
         add(doctor, PROBLEM, "descriptors", todo, N " open files are allowed, " N " are "
-            "needed for the cgroups of the sites and the longest queue", files, needed);
+            "needed for logs, the cgroups of the sites and the longest queue", files, needed);
         free(todo);
     }
 }

@@ -291,6 +291,26 @@ static json_int_t files_of(pid_t pid)
     return files;
 }
 
+/* Nearly all are logs.  The files of cgroups are counted by their sites. */
+static json_int_t logs_of(pid_t pid)
+{
+    char *path = ctl_printf("/proc/%ld/fd", (long)pid), target[64];
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    json_int_t logs = 0;
+    ssize_t n;
+
+    while (dir && (entry = readdir(dir))) {
+        n = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        logs += !strncmp(target, "pipe:", 5) || (*target == '/' && strncmp(target, "/sys/", 5) != 0);
+    }
+    if (dir)
+        closedir(dir);
+    free(path);
+    return logs;
+}
+
 /* --- PHP-FPM -------------------------------------------------------------- */
 
 int ctl_facts_is_inside(const char *group, const char *tree)
@@ -376,6 +396,7 @@ void ctl_facts_gather(ctl_facts_t *facts)
     facts->is_delegated = -1;
     facts->outside = ctl_json_check(json_object());
     facts->files = files_of(facts->pid);
+    facts->logs = logs_of(facts->pid);
     facts->unit = ctl_facts_unit_of(facts->pid);
     if (facts->unit)
         facts->is_delegated = unit_is_delegated(facts->unit);

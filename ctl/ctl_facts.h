@@ -29,6 +29,7 @@ typedef struct ctl_facts_t {
     int is_delegated;           /* the unit has Delegate=yes; -1: unknown */
     int has_controller[CTL_CONTROLLERS];
     json_int_t files;           /* open files that the parent process may have */
+    json_int_t logs;            /* log files and pipes that it has, and so each child process */
     json_t *outside;            /* pools of PHP-FPM in no vhost's cgroup: "NAME in CGROUP" */
     json_int_t inside;          /* processes of pools in the cgroups of vhosts */
     const char *page_url;       /* address of the status page; NULL: check_vhostlimit's own */

@@ -101,6 +101,17 @@ logged_often() { (($(error_log | grep -c ' AH03490: ') >= 4)); }
   like "$(words_of descriptors)" '^400 open files are allowed, [0-9]+ are needed .* LimitNOFILE='
 }
 
+@test "the file descriptors of log files count" {
+  local needed line lines=()
+  needs() { doctor; words_of descriptors | sed -E 's/.* are allowed, ([0-9]+) are needed.*/\1/'; }
+  start_httpd 'VhostLimit On'
+  needed=$(needs)
+  for line in {1..40}; do lines+=("CustomLog $HTTPD_ROOT/logs/of-$line %h"); done
+  configure_httpd 'VhostLimit On' "${lines[@]}"
+  graceful_httpd
+  at_least "$(needs)" $((needed + 40)) "descriptors that are needed"
+}
+
 @test "VhostLimitCgroup off: a note" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
   doctor

@@ -109,6 +109,8 @@ static void servers(void)
 {
     begin();
     ok(finds("descriptors", "good", "10000 open files"), "enough open files");
+    facts.logs = 10000;
+    ok(finds("descriptors", "problem", "needed for logs"), "too few for the logs");
     facts.files = CTL_FILES_UNLIMITED;
     ok(finds("descriptors", "good", "not limited"), "open files without limit");
     facts.files = CTL_FILES_UNKNOWN;
