@@ -484,7 +484,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "this child's requests are %s: there is no place for it in "
                      "shared memory. Report this with your ServerLimit", vl_conf_get(main_server)->on_error
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
-    vl_own_child_init(pchild);
+    vl_own_child_init(pchild, &vl_duty_sampler(kept->shm)->callers);
     vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);
     vl_request_child_init();

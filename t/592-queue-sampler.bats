@@ -9,7 +9,10 @@ load lib/control
 
 setup() { requires root php_fpm mod_proxy_fcgi; }
 
-teardown() { all_of stop_master end_server; }
+teardown() { all_of stop_master end_server drop_box; }
+drop_box() { [[ ! -e /run/netns/vl-calls ]] || ip netns del vl-calls; }
+
+IN_NET=()    # a command that runs the master in another network namespace
 
 # One master with a pool for each vhost, and one for both of them.
 start_master() {
@@ -23,7 +26,7 @@ start_master() {
         "listen.owner = $user" 'pm = static' "pm.max_children = ${POOL:-24}"
     done
   } >"$root/conf"
-  "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf" 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  "${IN_NET[@]}" "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf" 3>&- 4>&- </dev/null >"$root/out" 2>&1
   has_workers() { (($(pgrep -cP "$(<"$root/pid")" -f 'pool (a|b|shared)$') == 3 * ${POOL:-24})); }
   wait_until 10 has_workers
 }
@@ -267,13 +270,17 @@ explains() { [[ $(ctl explain "$1.test") == *"$2"* ]]; }    # <vhost> <text>
 # connection, and streams of HTTP/2.
 WAYS=('' 'at=127.0.0.2' 'times=3' 'http2=1&times=3')
 
-start_with_ways() { # [start_httpd argument]...
-  local name more=''
+# Prints a and b at another address for -x.
+at_address() { # <address>
+  local name
   for name in a b; do
-    more+="<VirtualHost 127.0.0.2:$(httpd_port)>"$'\n'"ServerName $name.test:$(httpd_port)"$'\n'
-    more+="DocumentRoot $HTTPD_ROOT/htdocs/$name"$'\n'"$(to_pool - "$name" | sed 's/^- //')"$'\n</VirtualHost>\n'
+    printf '%s\n' "<VirtualHost $1:$(httpd_port)>" "ServerName $name.test:$(httpd_port)" "DocumentRoot $HTTPD_ROOT/htdocs/$name" \
+      "$(to_pool - "$name" | sed 's/^- //')" '</VirtualHost>'
   done
-  start_with_pools a b -l http2 'Protocols h2c http/1.1' -x "$more" "$@"
+}
+
+start_with_ways() { # [start_httpd argument]...
+  start_with_pools a b -l http2 'Protocols h2c http/1.1' -x "$(at_address 127.0.0.2)" "$@"
 }
 
 @test "a page that asks its own site is answered, also with one running request, however it asks" {
@@ -304,6 +311,24 @@ proxies_to_itself() { # <number of threads> <ab option> <line>...
   proxies_to_itself 64 -q 'VhostLimitConcurrency 4'
   stop_httpd
   proxies_to_itself 16 -k
+}
+
+@test "a page in another network namespace, as in a container, that asks its own site is answered from the second call on" {
+  requires netns
+  local box=vl-calls i
+  ip netns add $box
+  ip link add vl-calls type veth peer name eth0 netns $box
+  ip address add 10.9.7.1/24 dev vl-calls
+  ip link set vl-calls up
+  ip -n $box address add 10.9.7.2/24 dev eth0
+  ip -n $box link set eth0 up
+  IN_NET=(nsenter "--net=/run/netns/$box")
+  start_with_pools a b -x "Listen 10.9.7.1:$(httpd_port)" -x "$(at_address 10.9.7.1)" -v 'a VhostLimitConcurrency 1'
+  begin_request first b '/call.php?to=b&at=10.9.7.1&page=/sleep.php?go=morning'
+  settles b asleep 2
+  wake_up first
+  for i in 1 2 3 4; do begin_request "c$i" a '/call.php?at=10.9.7.1'; done
+  for i in 1 2 3 4; do is "$(answer_of "c$i") $(<"$HTTPD_ROOT/hold/c$i.body")" '200 called'; done
 }
 
 @test "a page that asks another site is charged for what that site does, however it asks" {

@@ -21,6 +21,7 @@ static struct {
     table_t *tables;                /* two: a thread may still read one while the other is filled */
     table_t *table;                 /* the one in use; atomic. NULL: none */
     apr_int64_t read_us;
+    const vl_own_more_t *more;
 } own;
 
 /* Returns the port, and the address as one of IPv6. Returns 0 for another family. */
@@ -46,8 +47,28 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct in6_addr));
 }
 
-void vl_own_child_init(apr_pool_t *pchild)
+static int is_in(const vl_own_more_t *more, const struct in6_addr *address)
 {
+    apr_uint32_t i, n = __atomic_load_n(&more->n, __ATOMIC_ACQUIRE);
+
+    for (i = 0; i < n && i < VL_OWN_MORE; i++) {
+        if (!compare(&more->address[i], address))
+            return 1;
+    }
+    return 0;
+}
+
+void vl_own_note(vl_own_more_t *more, const struct in6_addr *address)
+{
+    if (is_in(more, address))
+        return;
+    more->address[more->n % VL_OWN_MORE] = *address;
+    __atomic_store_n(&more->n, more->n + 1, __ATOMIC_RELEASE);
+}
+
+void vl_own_child_init(apr_pool_t *pchild, const vl_own_more_t *more)
+{
+    own.more = more;
     own.tables = vl_pages_make(pchild, 2, sizeof(*own.tables));
     own.table = NULL;
 }
@@ -91,7 +112,8 @@ apr_uint32_t vl_own_key(const struct sockaddr *local, const struct sockaddr *rem
         return 0;
     if ((server && !compare(&to, &from)) || IN6_IS_ADDR_LOOPBACK(&from)
         || (IN6_IS_ADDR_V4MAPPED(&from) && from.s6_addr[12] == 127)
-        || (table && bsearch(&from, table->address, table->n, sizeof(from), compare)))
+        || (table && bsearch(&from, table->address, table->n, sizeof(from), compare))
+        || (own.more && is_in(own.more, &from)))
         return vl_own_key_of(&from, port, server);
     return 0;
 }

@@ -14,8 +14,17 @@
 
 #include <apr_pools.h>
 
+/* Further addresses of clients on this machine, as those of containers. Of more, the last are known. In shared memory; one
+ * process writes it. */
+#define VL_OWN_MORE 16
+typedef struct vl_own_more_t {
+    apr_uint32_t n;                 /* that were noted; atomic */
+    struct in6_addr address[VL_OWN_MORE];
+} vl_own_more_t;
+void vl_own_note(vl_own_more_t *more, const struct in6_addr *address);
+
 /* Child, before the others: makes an empty table that lives as long as the pool. */
-void vl_own_child_init(apr_pool_t *pchild);
+void vl_own_child_init(apr_pool_t *pchild, const vl_own_more_t *more);
 /* Reads the addresses, if that was not done in the last minute. Child: at its start, and the acceptor's
  * tick. */
 void vl_own_refresh(apr_int64_t now_us);

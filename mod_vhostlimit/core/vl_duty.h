@@ -20,6 +20,8 @@
 #include <apr_errno.h>
 #include <apr_time.h>
 
+#include "base/vl_own.h"
+
 typedef struct vl_shm_t vl_shm_t;
 
 /* Running requests of one child that the sampler can see. Further ones count with the duty
@@ -99,6 +101,7 @@ typedef struct vl_sampler_state_t {
     vl_spent_t spent[VL_SPENT_MAX];
     vl_calls_t calling[VL_CALLS_MAX];   /* in the last round, for the status page */
     apr_uint32_t n_calling;             /* atomic */
+    vl_own_more_t callers;          /* addresses of other network namespaces that calls came from */
     apr_uint32_t known_calls;       /* in `calls`; atomic */
     apr_uint64_t calls[VL_CALL_KEYS];   /* by a part of the key: the key, and see vl_duty_call(); atomic */
     apr_uint32_t queued[VL_CALL_KEYS];  /* 1 + account of a queued request of a client on this machine; atomic */

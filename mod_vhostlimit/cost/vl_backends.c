@@ -239,6 +239,8 @@ static void note_call(vl_backends_t *b, const vl_peer_t *peer, apr_uint32_t acco
     if (b->calls == CALLS)
         return;
     b->call[b->calls].key = vl_proc_key(&peer->from_ip, peer->from_port, peer->port);
+    b->call[b->calls].client = peer->from_ip;
+    b->call[b->calls].is_apart = memcmp(&peer->ip, &peer->from_ip, sizeof(peer->ip)) != 0;
     b->call[b->calls++].account = account;
 }
 
@@ -811,7 +813,7 @@ void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *
     int i;
 
     for (i = 0; i < b->calls; i++)
-        call(data, b->call[i].key, b->call[i].account);
+        call(data, b->call[i].key, b->call[i].is_apart ? &b->call[i].client : NULL, b->call[i].account);
 }
 
 /* Returns 1 if a process of the back end waits for a connection: the backlog is not longer than it takes the

@@ -113,9 +113,10 @@ typedef void vl_backends_backlog_fn(void *data, apr_uint32_t account, const char
 void vl_backends_backlogs(vl_backends_t *b, vl_backends_backlog_fn *tell, void *data);
 
 /* Calls `call` for each connection to Apache itself that a request was seen to wait for in
- * this round. key: of the connection (vl_own.h). account: the request's, VL_NO_ACCOUNT if it may be one
+ * this round. key: of the connection (vl_own.h). apart: address of a client that has another one than the server, or
+ * NULL. account: the request's, VL_NO_ACCOUNT if it may be one
  * of several. */
-typedef void vl_backends_call_fn(void *data, apr_uint32_t key, apr_uint32_t account);
+typedef void vl_backends_call_fn(void *data, apr_uint32_t key, const vl_ip_t *apart, apr_uint32_t account);
 void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
 /* Returns the number of processes that are watched. */
 apr_uint32_t vl_backends_processes(const vl_backends_t *b);

@@ -245,6 +245,8 @@ struct vl_backends_t {
     apr_int64_t pace;               /* ns of CPU time in 1 us of a program that wants a processor */
     struct {
         apr_uint32_t key;
+        vl_ip_t client;
+        int is_apart;
         apr_uint32_t account;
     } call[CALLS];                  /* see vl_backends_calls() */
     int calls;

@@ -360,16 +360,23 @@ int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip)
     return ntohs(in->sin_port);
 }
 
-apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port)
+struct in6_addr vl_proc_ip6(const vl_ip_t *ip)
 {
     struct in6_addr address;
 
-    memcpy(&address, client, sizeof(address));
-    if (!client->word[1] && !client->word[2] && !client->word[3]) {
-        address.s6_addr32[3] = client->word[0];
+    memcpy(&address, ip, sizeof(address));
+    if (!ip->word[1] && !ip->word[2] && !ip->word[3]) {
+        address.s6_addr32[3] = ip->word[0];
         address.s6_addr32[2] = htonl(0xffff);
         address.s6_addr32[0] = 0;
     }
+    return address;
+}
+
+apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port)
+{
+    const struct in6_addr address = vl_proc_ip6(client);
+
     return vl_own_key_of(&address, client_port, server_port);
 }
 

@@ -7,6 +7,7 @@
  * /proc (proc(5)) and sock_diag(7). Only the sampler uses it. It keeps a cache of open files,
  * so one thread at a time may call it. */
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -53,7 +54,8 @@ typedef struct vl_ip_t {
 
 /* Returns the port. Of an IPv4 address that is mapped to IPv6, *ret_ip is the IPv4 address. */
 int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip);
-/* Returns the key of a connection (vl_own.h). */
+/* Returns the address as one of IPv6, and the key of a connection (vl_own.h). */
+struct in6_addr vl_proc_ip6(const vl_ip_t *ip);
 apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port);
 /* Returns 0 if a socket that listens at `listens` accepts no connections to the address, 1 if it accepts those
  * to any address, and 2 if it listens at this one. */

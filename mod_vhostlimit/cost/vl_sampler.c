@@ -453,11 +453,16 @@ static void tell_backlog(void *data, apr_uint32_t account, const char *address, 
 }
 
 /* vl_backends_call_fn */
-static void note_call(void *data, apr_uint32_t key, apr_uint32_t account)
+static void note_call(void *data, apr_uint32_t key, const vl_ip_t *apart, apr_uint32_t account)
 {
     sampler_t *s = data;
+    struct in6_addr client;
     int i;
 
+    if (apart) {
+        client = vl_proc_ip6(apart);
+        vl_own_note(&vl_duty_sampler(s->shm)->callers, &client);
+    }
     for (i = 0; i < s->n_calls && s->calls[i].key != key; i++)
         ;
     if (i == CALLS_MOST)

@@ -59,11 +59,14 @@ static int knows_all(void)
 int main(void)
 {
     struct sockaddr_storage other = { .ss_family = AF_UNIX };
+    vl_own_more_t more = { 0 };
+    struct in6_addr noted;
     apr_pool_t *p;
+    int i;
 
     apr_initialize();
     apr_pool_create(&p, NULL);
-    vl_own_child_init(p);
+    vl_own_child_init(p, &more);
 
     ok(key("192.0.2.1", "192.0.2.1") && key("2001:db8::1", "2001:db8::1"), "the same address");
     ok(key("127.0.1.1", "127.0.0.1") && key("192.0.2.1", "127.0.0.1"), "from 127.0.0.1 to another address");
@@ -78,6 +81,14 @@ int main(void)
     vl_own_refresh(122000002);
     ok(knows_all(), "each address of this machine");
     ok(!key("192.0.2.1", "198.51.100.77") && !key("2001:db8::1", "2001:db8::ffff"), "no other address");
+    for (i = 0; i < VL_OWN_MORE + 3; i++) {
+        inet_pton(AF_INET6, "::ffff:198.51.100.60", &noted);
+        noted.s6_addr[15] = (unsigned char)(60 + i);
+        vl_own_note(&more, &noted);
+        vl_own_note(&more, &noted);
+    }
+    ok(key("192.0.2.1", "198.51.100.77") && !key("192.0.2.1", "198.51.100.60") && more.n == VL_OWN_MORE + 3,
+       "the last addresses that were noted");
     ok(!vl_own_key((struct sockaddr *)&other, (struct sockaddr *)&other), "no other family");
     return tap_done();
 }
