@@ -19,8 +19,6 @@
 #define FAULT_US (2 * APR_USEC_PER_SEC)
 /* A process of each back end is looked at for work after a response this often. */
 #define AFTER_US 250000
-/* Folders whose site is remembered. */
-#define FOLDERS_MOST 4096
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
 /* Processes of a back end that are looked at in one round, about, if each may work for any request. */
@@ -35,6 +33,7 @@
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
 {
     vl_backends_t *b = apr_pcalloc(p, sizeof(*b));
+    int i;
 
     b->pool = p;
     b->random = 1;
@@ -54,6 +53,8 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server)
     b->parents = apr_hash_make(p);
     b->users = apr_hash_make(p);
     b->named = apr_hash_make(p);
+    for (i = 0; i < 2; i++)
+        apr_pool_create(&b->reaped_pool[i], p);
     return b;
 }
 
@@ -182,34 +183,13 @@ static int waits_for_any(const process_t *process)
     return process->threads > 1 || process->waits.is_loop || process->waits.n == VL_PROC_FDS;
 }
 
-/* Returns the account whose virtual host names the working folder of the process, or VL_NO_ACCOUNT. */
-static apr_uint32_t site_of_folder(vl_backends_t *b, pid_t pid)
-{
-    char folder[512];
-    apr_uint32_t account, *known;
-
-    if (!b->folder || !vl_proc_folder(pid, folder, sizeof(folder)))
-        return VL_NO_ACCOUNT;
-    known = apr_hash_get(b->folders, folder, APR_HASH_KEY_STRING);
-    if (known)
-        return *known;
-    if (apr_hash_count(b->folders) >= FOLDERS_MOST) {
-        apr_pool_clear(b->folder_pool);
-        b->folders = apr_hash_make(b->folder_pool);
-    }
-    account = b->folder(folder);
-    apr_hash_set(b->folders, apr_pstrdup(b->folder_pool, folder), APR_HASH_KEY_STRING,
-                 apr_pmemdup(b->folder_pool, &account, sizeof(account)));
-    return account;
-}
-
 /* A process behind a back end that several accounts use works for the account whose virtual host names its
  * working folder. Where folders tell this, those in other folders work for none. */
 static int may_use(vl_backends_t *b, process_t *process, apr_uint32_t account)
 {
     if (process->site_round != b->round) {
         process->site_round = b->round;
-        process->site = site_of_folder(b, process->pid);
+        process->site = vl_backends_find_site(b, process->pid);
         process->backend->knows_sites |= process->site != VL_NO_ACCOUNT;
     }
     return process->site == account
@@ -529,6 +509,8 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
     if (!runs && waits_for == VL_WAIT_NOTHING) {
         note_calls_of_programs(b, account, process);
         programs = (apr_uint32_t)running_programs(process->backend, process);
+        /* Other ones have as many. */
+        programs *= is_one ? 1 : (apr_uint32_t)process->backend->n_processes;
         users = is_one || process->threads == 1 ? 1 : users_of(b, share);
         runs = programs && programs >= users ? 1000 : programs ? programs * 1000 / users : 0;
     }
@@ -724,7 +706,7 @@ static apr_uint32_t works_after(vl_backends_t *b, backend_t *backend, process_t 
 
     if (process->threads > 1 || vl_backends_find_serves(b, backend, process))
         return VL_NO_ACCOUNT;
-    site = site_of_folder(b, process->pid);
+    site = vl_backends_find_site(b, process->pid);
     if (site == VL_NO_ACCOUNT)
         site = process->account;
     if (site != VL_NO_ACCOUNT)
@@ -886,7 +868,7 @@ apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
-        if (backend->processes || backend->same || backend->is_remote || backend->forks
+        if (backend->processes || backend->same || backend->is_remote || backend->forks || backend->is_left
             || b->now_us - backend->seen_us >= USED_US) {
             backend->unfound_us = 0;
             continue;

@@ -248,7 +248,7 @@ static void tell_spent(backend_t *backend, vl_backends_spend_fn *spend, void *da
 
         if (share->spent_ns >= 1000)
             spend(data, &share->entry, share->account,
-                  backend->is_pipe ? "CGI programs" : backend->name, share->spent_ns / 1000);
+                  backend->is_pipe ? "CGI programs" : backend->is_left ? "background programs" : backend->name, share->spent_ns / 1000);
         share->spent_ns %= 1000;
     }
 }
@@ -297,6 +297,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
     int idle;
 
     b->now_us = now_us;
+    vl_backends_find_left(b);
     read_parents(b);
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);

@@ -9,6 +9,10 @@
 
 #include <apr_strings.h>
 
+/* The children of process 1 are listed this often. */
+#define LEFT_US 500000
+/* Folders whose site is remembered. */
+#define FOLDERS_MOST 4096
 /* Children of known processes are looked at this often at most. */
 #define CHILDREN_LEAST_US 20000
 
@@ -66,13 +70,16 @@ static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
         backend->listen_fd = fd;
 }
 
-/* Adds a process. It may be in another back end so far, because it had that one's listening socket of its parent. */
+/* Adds a process. It may be in another back end so far, because it had that one's listening socket of its parent, or
+ * because it was started again as a child of process 1. */
 static process_t *add(vl_backends_t *b, backend_t *backend, pid_t pid)
 {
     process_t *known = apr_hash_get(b->by_pid, &pid, sizeof(pid)), **at;
 
-    if (known && known->backend != backend && known->listen_fd >= 0
-        && !vl_backends_find_listens(pid, known->listen_fd, known->backend->listener)) {
+    if (known && known->backend != backend
+        && (known->backend->is_left
+            || (known->listen_fd >= 0
+                && !vl_backends_find_listens(pid, known->listen_fd, known->backend->listener)))) {
         for (at = &known->backend->processes; *at != known; at = &(*at)->next)
             ;
         vl_backends_table_remove(b, known->backend, at);
@@ -509,4 +516,90 @@ int vl_backends_find_serves(vl_backends_t *b, const backend_t *backend, process_
     for (i = 0; i < backend->hints && !process->inode[i]; i++)
         ;
     return i < backend->hints;
+}
+
+apr_uint32_t vl_backends_find_site(vl_backends_t *b, pid_t pid)
+{
+    char folder[512];
+    apr_uint32_t account, *known;
+
+    if (!b->folder || !vl_proc_folder(pid, folder, sizeof(folder)))
+        return VL_NO_ACCOUNT;
+    known = apr_hash_get(b->folders, folder, APR_HASH_KEY_STRING);
+    if (known)
+        return *known;
+    if (apr_hash_count(b->folders) >= FOLDERS_MOST) {
+        apr_pool_clear(b->folder_pool);
+        b->folders = apr_hash_make(b->folder_pool);
+    }
+    account = b->folder(folder);
+    apr_hash_set(b->folders, apr_pstrdup(b->folder_pool, folder), APR_HASH_KEY_STRING,
+                 apr_pmemdup(b->folder_pool, &account, sizeof(account)));
+    return account;
+}
+
+/* Returns 1 if the process has the user and the cgroups of a process that works for the account, or of Apache. */
+static int is_beside(vl_backends_t *b, apr_uint32_t account, pid_t pid)
+{
+    int k, found = b->children && vl_proc_is_alike(pid, b->child[0]);
+    apr_hash_index_t *i;
+    backend_t *backend;
+    void *value;
+
+    for (i = apr_hash_first(NULL, b->by_name); i && !found; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        for (k = 0; k < backend->n_shares && backend->shares[k].account != account; k++)
+            ;
+        found = k < backend->n_shares && backend->processes && vl_proc_is_alike(pid, backend->processes->pid);
+    }
+    return found;
+}
+
+/* A process that has become a child of process 1 works for the site whose virtual host names its working folder,
+ * if it has the user and the cgroups of a back end of this site. A backup of the administrator has others, and
+ * programs of another site have another user. */
+static void adopt_left(vl_backends_t *b, pid_t pid)
+{
+    apr_uint32_t account = is_server(b, pid) ? VL_NO_ACCOUNT : vl_backends_find_site(b, pid);
+    backend_t *backend;
+    char name[64];
+
+    if (account == VL_NO_ACCOUNT || !apr_hash_get(b->users, &account, sizeof(account))
+        || !is_beside(b, account, pid))
+        return;
+    apr_snprintf(name, sizeof(name), "background programs %u", account);
+    backend = vl_backends_table_get(b, name);
+    backend->is_left = backend->has_programs = 1;
+    backend->seen_us = b->now_us;
+    (void)vl_backends_table_share(backend, account);
+    (void)vl_backends_table_add(b, backend, pid);
+}
+
+void vl_backends_find_left(vl_backends_t *b)
+{
+    static pid_t children[CHILDREN];
+    apr_hash_t *before = b->reaped;
+    apr_pool_t *pool = b->reaped_pool[1];
+    process_t *process;
+    int i, n;
+
+    if (b->now_us - b->reaped_us < LEFT_US)
+        return;
+    b->reaped_us = b->now_us;
+    b->reaped_pool[1] = b->reaped_pool[0];
+    b->reaped_pool[0] = pool;
+    apr_pool_clear(pool);
+    b->reaped = apr_hash_make(pool);
+    n = vl_proc_children(1, 0, children, CHILDREN);
+    for (i = 0; i < n; i++) {
+        pid_t *key = apr_pmemdup(pool, &children[i], sizeof(*key));
+
+        apr_hash_set(b->reaped, key, sizeof(*key), key);
+        process = apr_hash_get(b->by_pid, key, sizeof(*key));
+        if (process && process->backend->is_left)
+            process->backend->seen_us = b->now_us;
+        else if (before && !process && !apr_hash_get(before, key, sizeof(*key)))
+            adopt_left(b, *key);
+    }
 }

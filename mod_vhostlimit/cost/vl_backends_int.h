@@ -180,6 +180,7 @@ struct backend_t {
     int is_apart;                   /* in another network namespace of this machine: VL_PROC_FROM_PORT stands
                                      * for the inodes of its connections */
     int port;                       /* ... at which it listens there */
+    int is_left;                    /* its processes have outlived their parents */
     int is_group;                   /* its processes serve several requests each */
     apr_uint32_t runs_round, runs;  /* see runs_of_all(), and the round of it */
     int knows_sites;                /* one of its processes was in a site's folder */
@@ -260,6 +261,9 @@ struct vl_backends_t {
     int n_asked;
     int at_database;                /* see vl_backends_at_database() */
     const char *said;               /* see vl_backends_unread() */
+    apr_pool_t *reaped_pool[2];     /* of `reaped`, in turn */
+    apr_hash_t *reaped;             /* the children of process 1 at reaped_us, NULL: not listed yet */
+    apr_int64_t reaped_us;
 };
 
 /* vl_backends.c: the process has run. Finds an account whose requests are too short to be seen, though the
@@ -315,6 +319,11 @@ int vl_backends_find_listens(pid_t pid, int fd, apr_uint64_t listener);
 void vl_backends_find_check_same(vl_backends_t *b, backend_t *backend);
 /* Returns 1 if the process has a connection at a descriptor at which the back end's processes have them. */
 int vl_backends_find_serves(vl_backends_t *b, const backend_t *backend, process_t *process);
+
+/* Returns the account whose virtual host names the working folder of the process, or VL_NO_ACCOUNT. */
+apr_uint32_t vl_backends_find_site(vl_backends_t *b, pid_t pid);
+/* Finds new processes that have outlived the page that has started them. */
+void vl_backends_find_left(vl_backends_t *b);
 
 /* vl_backends_database.c: back ends that are database servers (vl_database.h). */
 /* Finds the server by the other end of a Unix socket, as after a restart, without a scan. */

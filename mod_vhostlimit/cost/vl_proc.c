@@ -858,6 +858,23 @@ int vl_proc_folder(pid_t pid, char *ret_folder, size_t size)
     return n > 0;
 }
 
+static uid_t user_of(pid_t pid)
+{
+    struct stat about;
+    char path[64];
+
+    apr_snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    return stat(path, &about) ? (uid_t)-1 : about.st_uid;
+}
+
+int vl_proc_is_alike(pid_t pid, pid_t other)
+{
+    char groups[2048], others[2048];
+
+    return user_of(pid) == user_of(other) && read_file(pid, "cgroup", groups, sizeof(groups))
+           && read_file(other, "cgroup", others, sizeof(others)) && !strcmp(groups, others);
+}
+
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)
 {
     char path[96], text[4096];

@@ -106,6 +106,8 @@ int vl_proc_title(pid_t pid, char *ret_title, size_t size);
 pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns);
 /* Copies the working folder of the process. Returns 0 if it is not known. */
 int vl_proc_folder(pid_t pid, char *ret_folder, size_t size);
+/* Returns 1 if both processes have the same user and are in the same cgroups. */
+int vl_proc_is_alike(pid_t pid, pid_t other);
 /* Returns for how long the process has lived. */
 apr_int64_t vl_proc_age_us(pid_t pid);
 /* Returns up to max children of the thread's forks, or of the main thread (tid 0). */
