@@ -443,7 +443,7 @@ static void gather_calls(apr_pool_t *p, const vl_page_t *page, const shown_t *sh
     int k;
 
     /* Calls that the last round has seen before the sampler rested have ended. */
-    if (vl_clock_us() - sampler->round_at > CALLS_LATE_US)
+    if (!page->rows || vl_clock_us() - sampler->round_at > CALLS_LATE_US)
         return;
     for (i = 0; i < n; i++) {
         vl_call_row_t call = { .calls = sampler->calling[i] };
