@@ -11,8 +11,8 @@
  *                        | own limits  | none waits | slot            | thread
  *   VL_ASK_NEW           | yes         | yes        | yes             | for a new connection
  *   the dispatcher       | (in the queue: vl_fair.h) | vl_admit_slot() | vl_admit_thread()
- *   VL_ASK_LEASE         | yes         | -          | auto: twice, while others wait      | -
- *   VL_ASK_KEPT          | yes         | -          | auto: twice, while others wait      | if its requests sleep
+ *   VL_ASK_LEASE         | yes         | -          | the number, auto: twice while others wait | -
+ *   VL_ASK_KEPT          | yes         | -          | the same        | if its requests sleep
  *   VL_ASK_FORCED        | yes         | -          | -               | -
  *   VL_ASK_ENTER         | concurrency | -          | -               | -
  *   VL_ASK_ERROR_PAGE    | -           | yes        | one free        | -

@@ -23,7 +23,7 @@
 typedef struct vl_sampler_conf_t {
     vl_shm_t *shm;
     pid_t server;                   /* Apache's parent */
-    const vl_listen_address_t *own;            /* where Apache listens */
+    const vl_listen_address_t *own; /* where Apache listens */
     int n_own;
     vl_backends_site_fn *folder, *user;     /* see vl_backends.h */
     vl_backends_name_fn *unfound;

@@ -70,8 +70,8 @@ int vl_lease_process(vl_lease_t *lease);
 
 /* Where connections are not parked, each request asks for its slot with these functions. */
 
-/* Continues the lease with a slot (VL_ASK_LEASE, or without no_thread VL_ASK_KEPT). Returns 0 if the lease is used up, or if the
- * client was idle for too long. no_thread: `stream` of vl_slot_ask(). */
+/* Continues the lease with a slot (VL_ASK_LEASE, or without no_thread VL_ASK_KEPT). Returns 0 if the
+ * lease is used up, or if the client was idle for too long. no_thread: `stream` of vl_slot_ask(). */
 int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket);
 /* Begins a new lease: the next request has a slot that it was queued for. */
 void vl_lease_renew(vl_lease_t *lease);
