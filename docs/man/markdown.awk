@@ -2,11 +2,18 @@
 # Functions of the programs that make manual pages (mdoc) from docs/reference.
 
 # Returns the text without marks, as mdoc writes it.  Of a link only the label stays.
-function escaped(text) {
+function escaped(text,    i, n, part) {
+  n = split(text, part, "`")
+  text = part[1]
+  for (i = 2; i <= n; i++) {
+    if (i % 2 == 0) gsub(/\[/, "\002", part[i])        # code: no link
+    text = text part[i]
+  }
   gsub(/\]\([^)]*\)/, "", text)
   gsub(/\\\|/, "|", text)
   gsub(/\\/, "\\e", text)
-  gsub(/[`[]/, "", text)
+  gsub(/\[/, "", text)
+  gsub(/\002/, "[", text)
   gsub(/\*\*/, "", text)
   while (match(text, /\*[A-Za-z]+\*/))
     text = substr(text, 1, RSTART - 1) substr(text, RSTART + 1, RLENGTH - 2) substr(text, RSTART + RLENGTH)
