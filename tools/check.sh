@@ -208,22 +208,20 @@ main() {
   shift
   for name; do names+=("${name#"$top/"}"); done
   cd "$(in_tree .)"
-  # Without namespaces, ports and names of two files would collide.
+  if [[ -n $all ]]; then
+    jobs=$(option_jobs "${names[@]}")
+    files=$(for name in $jobs; do job_files "$name"; done)
+  else
+    files=$(test_files "${names[@]:-t}")
+  fi
+  install "$files"
+  # Without namespaces, which need iproute2, ports and names of two files would collide.
   if ! env -u VL_TEST_ID t/lib/isolate.sh test -e /run/vl-outer-net; then
     say "namespaces are not available (not root?); the files run one at a time"
     files_at_once=1
   fi
-  if [[ -n $all ]]; then
-    jobs=$(option_jobs "${names[@]}")
-    install "$(for name in $jobs; do job_files "$name"; done)"
-    build_all
-    # shellcheck disable=SC2086  # words
-    run_jobs $jobs || exit 1
-  else
-    files=$(test_files "${names[@]:-t}")
-    install "$files"
-    build_all
-    run_files "$(test_files "${names[@]:-t}")" || exit 1
-  fi
+  build_all
+  # shellcheck disable=SC2086  # words
+  if [[ -n $all ]]; then run_jobs $jobs || exit 1; else run_files "$(test_files "${names[@]:-t}")" || exit 1; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
