@@ -71,6 +71,13 @@ void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
     apr_int64_t now_us = vl_clock_us();
     apr_uint64_t permille;
 
+    /* Most of many sites have nothing to be charged most of the time. */
+    if (!us && by == a->cost_by && !a->database_permille
+        && !__atomic_load_n(&a->backend_advance_us, __ATOMIC_RELAXED)
+        && !__atomic_load_n(&a->backend_busy_us, __ATOMIC_RELAXED)) {
+        a->backend_at = now_us;
+        return;
+    }
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     vl_fair_charge(&shm->queue, account, (apr_int64_t)us - (apr_int64_t)a->backend_advance_us);

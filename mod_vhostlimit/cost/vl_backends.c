@@ -532,8 +532,26 @@ static vl_wait_for_e look_at_process(vl_backends_t *b, backend_t *backend, apr_u
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
+/* No process of the back end had the connection: one may have accepted it after it was looked at, or the connection has
+ * ended. Both are frequent, and would cause scans of all processes. Returns 1 if it is neither. */
+static int is_missed(vl_backends_t *b, backend_t *backend, pid_t pid, int fd, apr_uint64_t inode, process_t **ret_process)
+{
+    vl_peer_t peer;
+    process_t *each;
+
+    if (!backend->hints || backend->is_apart || backend->is_pipe)
+        return 1;
+    if (vl_proc_peer(pid, fd, vl_proc_inode(pid, fd, NULL), &peer) != VL_PEER_HERE || peer.inode != inode)
+        return 0;
+    for (each = backend->processes; each; each = each->next)
+        each->inode_epoch = 0;
+    *ret_process = vl_backends_find_process(b, backend, inode);
+    return !*ret_process;
+}
+
+/* inode: the other end of the descriptor. */
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
-                                     apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
+                                     apr_uint64_t inode, pid_t pid, pid_t tid, int fd, int depth,
                                      apr_uint32_t *ret_runs)
 {
     process_t *process;
@@ -546,8 +564,8 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     if (vl_backends_database_ask(b, backend))
         return vl_backends_database_look(b, backend, account, inode, ret_runs);
     process = vl_backends_find_process(b, backend, inode);
-    if (!process && (vl_backends_find_children(b, backend, inode, pid, tid)
-                     || vl_backends_find_scan(b, backend, inode))) {
+    if (!process && is_missed(b, backend, pid, fd, inode, &process)
+        && (vl_backends_find_children(b, backend, inode, pid, tid) || vl_backends_find_scan(b, backend, inode))) {
         backend = backend->same ? backend->same : backend;
         process = vl_backends_find_process(b, backend, inode);
     }
@@ -632,7 +650,7 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
     if (!inode || (is_pipe && depth))
         return VL_WAIT_NOTHING;
     if (is_pipe)
-        return look_at_backend(b, programs_of(b, pid), account, inode, pid, tid, depth, ret_runs);
+        return look_at_backend(b, programs_of(b, pid), account, inode, pid, tid, fd, depth, ret_runs);
     found = vl_proc_peer(pid, fd, inode, &peer);
     /* An event loop waits for its clients too. */
     if (found > VL_PEER_QUEUED && from && !has_opened(from, pid, fd, &peer))
@@ -665,14 +683,14 @@ static vl_wait_for_e look(vl_backends_t *b, const backend_t *from, apr_uint32_t 
     }
     user = vl_backends_table_user(b, account);
     if (user->last && vl_backends_find_process(b, user->last, peer.inode))
-        return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
+        return look_at_backend(b, user->last, account, peer.inode, pid, 0, fd, depth, ret_runs);
     vl_proc_name(pid, fd, &peer);
     backend = vl_backends_table_get(b, peer.name);
     vl_backends_database_check(b, backend->same ? backend->same : backend);
     find_listening(b, backend, &peer);
     if (!peer.port)
         vl_backends_database_find(b, backend, pid, fd);
-    return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
+    return look_at_backend(b, backend, account, peer.inode, pid, 0, fd, depth, ret_runs);
 }
 
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,

@@ -125,6 +125,11 @@ void vl_backends_find_adopt(vl_backends_t *b, backend_t *backend)
             }
         }
     }
+    /* FPM's workers of all pools have their connections at the same descriptor. */
+    for (i = 0; i < backend->n_parents; i++) {
+        if (backend->parent[i]->hint >= 0)
+            vl_backends_table_hint(b, backend, backend->parent[i]->hint);
+    }
 }
 
 /* Returns 1 for a CGI program of mod_cgid: input and output are the same socket. */

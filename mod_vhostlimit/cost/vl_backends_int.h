@@ -86,6 +86,7 @@ typedef struct parent_t {
     pid_t pid;
     int backends;                   /* that have it */
     int is_gone;
+    int hint;                       /* its children were last seen to have a connection here, or -1 */
     apr_uint64_t children_ns;       /* CPU time of the children that it waited for */
     apr_uint64_t more_ns;           /* what the last reading added ... */
     apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone ... */

@@ -112,6 +112,7 @@ parent_t *vl_backends_table_parent(vl_backends_t *b, backend_t *backend, pid_t p
             parent = apr_palloc(b->pool, sizeof(*parent));
         memset(parent, 0, sizeof(*parent));
         parent->pid = pid;
+        parent->hint = -1;
         parent->children_ns = children_ns;
         apr_hash_set(b->parents, &parent->pid, sizeof(parent->pid), parent);
     }
@@ -215,6 +216,8 @@ void vl_backends_table_hint(vl_backends_t *b, backend_t *backend, int fd)
 {
     int i;
 
+    for (i = 0; i < backend->n_parents; i++)
+        backend->parent[i]->hint = fd;
     for (i = 0; i < backend->hints; i++) {
         if (backend->hint[i] == fd)
             return;

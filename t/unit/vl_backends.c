@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -121,6 +122,84 @@ static void shares(apr_pool_t *p, int computing, unsigned least, unsigned most)
     close(listener);
 }
 
+#define POOLS 2
+
+/* A process with a child for each listening socket, which accepts one connection and computes. */
+static void be_master(const int listeners[POOLS])
+{
+    pid_t parent = getpid();
+    int i, k;
+
+    for (i = 0; i < POOLS; i++) {
+        if (!fork()) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            /* As PHP-FPM does. */
+            dup2(listeners[i], 0);
+            for (k = 0; k < POOLS && getppid() == parent; k++)
+                close(listeners[k]);
+            for (accept(0, NULL, NULL);;)
+                continue;
+        }
+    }
+    pause();
+}
+
+/* When the process of one pool is found, those of the master's other pools are found without its list of children: their
+ * connections have the same descriptor. */
+static void pools(apr_pool_t *p)
+{
+    struct sockaddr_in address[POOLS];
+    socklen_t size = sizeof(address[0]);
+    vl_backends_t *b;
+    int listeners[POOLS], clients[POOLS], i, round, reads = inotify_init1(IN_NONBLOCK | IN_CLOEXEC), is_read;
+    apr_uint32_t runs = 0;
+    char path[64], events[4096];
+    pid_t master, server;
+
+    for (i = 0; i < POOLS; i++) {
+        address[i] = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        listeners[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (bind(listeners[i], (struct sockaddr *)&address[i], size) || listen(listeners[i], 1)
+            || getsockname(listeners[i], (struct sockaddr *)&address[i], &size))
+            ok(0, "an address for a pool");
+    }
+    /* The processes that Apache itself has started would be found in another way. */
+    if (!(server = fork())) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+    }
+    b = vl_backends_create(p, server);
+    if (!(master = fork())) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_master(listeners);
+        _exit(1);
+    }
+    for (i = 0; i < POOLS; i++) {
+        close(listeners[i]);
+        clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ok(!connect(clients[i], (struct sockaddr *)&address[i], size), "a connection to pool %d", i);
+    }
+    usleep(200000);
+    for (round = 1; round < 4; round++) {
+        vl_backends_begin(b, round * APR_USEC_PER_SEC, NULL, 0, 1);
+        vl_backends_look(b, 1, getpid(), getpid(), clients[0], &runs);
+    }
+    ok(runs == 1000, "the process of the first pool computes: %u permille", runs);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)master, (int)master);
+    ok(inotify_add_watch(reads, path, IN_OPEN) >= 0, "the list of the master's children is watched");
+    vl_backends_begin(b, 4 * APR_USEC_PER_SEC, NULL, 0, 1);
+    vl_backends_look(b, 2, getpid(), getpid(), clients[1], &runs);
+    is_read = read(reads, events, sizeof(events)) > 0;
+    ok(runs == 1000 && !is_read, "that of the second one is found without it: %u permille%s", runs, is_read ? ", read" : "");
+    kill(master, SIGKILL);
+    waitpid(master, NULL, 0);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    for (i = 0; i < POOLS; i++)
+        close(clients[i]);
+    close(reads);
+}
+
 int main(void)
 {
     apr_pool_t *p;
@@ -137,6 +216,7 @@ int main(void)
     threads = 150;
     shares(p, PROCESSES, 80, 500);
     shares(p, 0, 0, 10);
+    pools(p);
     apr_terminate();
     return tap_done();
 }
