@@ -24,8 +24,7 @@ static struct {
     const vl_own_more_t *more;
 } own;
 
-/* Returns the port, and the address as one of IPv6. Returns 0 for another family. */
-static int address_of(const struct sockaddr *sa, struct in6_addr *ret_address)
+int vl_own_address(const struct sockaddr *sa, struct in6_addr *ret_address)
 {
     const struct sockaddr_in *sin = (const void *)sa;
     const struct sockaddr_in6 *sin6 = (const void *)sa;
@@ -85,7 +84,7 @@ void vl_own_refresh(apr_int64_t now_us)
     table->n = 0;
     for (each = all; each && table->n < ADDRESSES; each = each->ifa_next) {
         if (each->ifa_addr && (each->ifa_addr->sa_family == AF_INET || each->ifa_addr->sa_family == AF_INET6))
-            (void)address_of(each->ifa_addr, &table->address[table->n++]);
+            (void)vl_own_address(each->ifa_addr, &table->address[table->n++]);
     }
     freeifaddrs(all);
     qsort(table->address, table->n, sizeof(table->address[0]), compare);
@@ -106,7 +105,7 @@ apr_uint32_t vl_own_key(const struct sockaddr *local, const struct sockaddr *rem
 {
     const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
     struct in6_addr to, from;
-    int port = address_of(remote, &from), server = address_of(local, &to);
+    int port = vl_own_address(remote, &from), server = vl_own_address(local, &to);
 
     if (!port)
         return 0;

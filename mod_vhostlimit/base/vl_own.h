@@ -23,6 +23,9 @@ typedef struct vl_own_more_t {
 } vl_own_more_t;
 void vl_own_note(vl_own_more_t *more, const struct in6_addr *address);
 
+/* Returns the port, and the address as one of IPv6: that of IPv4 is mapped. Returns 0 for another family. */
+int vl_own_address(const struct sockaddr *sa, struct in6_addr *ret_address);
+
 /* Child, before the others: makes an empty table that lives as long as the pool. */
 void vl_own_child_init(apr_pool_t *pchild, const vl_own_more_t *more);
 /* Reads the addresses, if that was not done in the last minute. Child: at its start, and the acceptor's

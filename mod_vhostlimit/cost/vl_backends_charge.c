@@ -15,39 +15,6 @@
 /* CPU time is kept for this long if no sample says whose it is. */
 #define OWED_MOST_US (2 * APR_USEC_PER_SEC)
 
-/* Reads what ended children of all parents have used. */
-static void read_parents(vl_backends_t *b)
-{
-    apr_hash_index_t *i;
-    apr_uint64_t ns;
-    parent_t *parent;
-    void *value;
-
-    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        parent = value;
-        parent->is_gone = !vl_proc_parent(parent->pid, &ns);
-        parent->more_ns = ns > parent->children_ns ? ns - parent->children_ns : 0;
-        parent->children_ns = ns;
-    }
-}
-
-/* What a reading of parents has found is given to back ends by then. */
-static void close_parents(vl_backends_t *b)
-{
-    apr_hash_index_t *i;
-    parent_t *parent;
-    void *value;
-
-    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        parent = value;
-        parent->gone_ns -= parent->more_ns < parent->gone_ns ? parent->more_ns : parent->gone_ns;
-        if (!parent->gone_ns)
-            parent->weights = 0;
-    }
-}
-
 /* Returns 1 if a parent has waited for processes, which may be the back end's. */
 static int has_ended_children(const backend_t *backend)
 {
@@ -196,9 +163,10 @@ static void settle(vl_backends_t *b, backend_t *backend)
     backend->owed_ns += (apr_int64_t)used;
 }
 
-/* Divides the CPU time between the accounts. */
-static void divide(vl_backends_t *b, backend_t *backend)
+/* Divides the CPU time between the accounts, and forgets those that do not use the back end any more. */
+static void divide(vl_backends_t *b, backend_t *backend, vl_backends_spend_fn *spend, void *data)
 {
+    const char *name = backend->is_pipe ? "CGI programs" : backend->is_left ? "background programs" : backend->name;
     apr_uint64_t sum = 0, rest = 0, part;
     share_t *last = backend->shares;
     user_t *user;
@@ -234,29 +202,12 @@ static void divide(vl_backends_t *b, backend_t *backend)
             share->spent_ns += part;
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
+            if (share->spent_ns >= 1000)
+                spend(data, &share->entry, share->account, name, share->spent_ns / 1000);
+            share->spent_ns %= 1000;
         }
         share->ns -= rest ? share->ns / KEEP : 0;
     }
-}
-
-static void tell_spent(backend_t *backend, vl_backends_spend_fn *spend, void *data)
-{
-    int i;
-
-    for (i = 0; i < backend->n_shares; i++) {
-        share_t *share = &backend->shares[i];
-
-        if (share->spent_ns >= 1000)
-            spend(data, &share->entry, share->account,
-                  backend->is_pipe ? "CGI programs" : backend->is_left ? "background programs" : backend->name, share->spent_ns / 1000);
-        share->spent_ns %= 1000;
-    }
-}
-
-static void forget_shares(vl_backends_t *b, backend_t *backend)
-{
-    int i;
-
     for (i = 0; i < backend->n_shares; i++) {
         if (b->now_us - backend->shares[i].seen_us > FORGET_US
             && b->now_us - backend->shares[i].queued_us > FORGET_US && backend->n_shares > 1)
@@ -267,12 +218,12 @@ static void forget_shares(vl_backends_t *b, backend_t *backend)
 static void forget_backend(vl_backends_t *b, backend_t *backend)
 {
     apr_hash_index_t *i;
-    void *user;
+    user_t *user;
 
     for (i = apr_hash_first(b->scratch, b->users); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &user);
-        if (((user_t *)user)->last == backend)
-            ((user_t *)user)->last = NULL;
+        user = apr_hash_this_val(i);
+        if (user->last == backend)
+            user->last = NULL;
     }
     vl_backends_table_part(b, backend, 0);
     if (backend->database)
@@ -292,37 +243,45 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
 {
     apr_hash_index_t *i;
     backend_t *backend;
+    parent_t *parent;
+    apr_uint64_t ns;
     user_t *user;
-    void *value;
     int idle;
 
     b->now_us = now_us;
     vl_backends_find_left(b);
-    read_parents(b);
+    /* What ended children of all parents have used. */
+    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
+        parent = apr_hash_this_val(i);
+        parent->is_gone = !vl_proc_parent(parent->pid, &ns);
+        parent->more_ns = ns > parent->children_ns ? ns - parent->children_ns : 0;
+        parent->children_ns = ns;
+    }
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        backend = value;
+        backend = apr_hash_this_val(i);
         if (now_us - backend->seen_us <= READ_US || now_us - backend->read_us >= UNUSED_READ_US
             || has_ended_children(backend))
             read_cpu(b, backend);
     }
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        backend = value;
+        backend = apr_hash_this_val(i);
         if (backend->read_us != now_us)
             continue;
         settle(b, backend);
         vl_backends_database_check(b, backend);
-        divide(b, backend);
-        tell_spent(backend, spend, data);
-        forget_shares(b, backend);
+        divide(b, backend, spend, data);
         if (now_us - backend->seen_us > FORGET_US)
             forget_backend(b, backend);
     }
-    close_parents(b);
+    /* What the parents have told is given to back ends by now. */
+    for (i = apr_hash_first(NULL, b->parents); i; i = apr_hash_next(i)) {
+        parent = apr_hash_this_val(i);
+        parent->gone_ns -= parent->more_ns < parent->gone_ns ? parent->more_ns : parent->gone_ns;
+        if (!parent->gone_ns)
+            parent->weights = 0;
+    }
     for (i = apr_hash_first(NULL, b->users); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        user = value;
+        user = apr_hash_this_val(i);
         idle = now_us - user->seen_us > ACCOUNT_US;
         charge(data, user->account, user->ns / 1000, user->database_ns / 1000, user->by, idle);
         user->ns %= 1000;

@@ -134,6 +134,7 @@ void vl_backends_database_check(vl_backends_t *b, backend_t *backend)
 void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, int fd)
 {
     pid_t server;
+    int unused;
 
     if (backend->same)
         backend = backend->same;
@@ -141,7 +142,7 @@ void vl_backends_database_find(vl_backends_t *b, backend_t *backend, pid_t pid, 
         return;
     /* The process that has called listen(). */
     server = vl_proc_client(pid, fd);
-    if (server > 0 && vl_database_is(server))
+    if (server > 0 && vl_database_server(server, &unused))
         vl_backends_table_add(b, backend, server);
 }
 

@@ -12,6 +12,8 @@
  * started for the requests that wait. More would be a debt of seconds after a restart. */
 #define YOUNG_US (3 * APR_USEC_PER_SEC)
 #define YOUNG_NS 100000000
+/* Programs, and those that they have started. */
+#define GENERATIONS 3
 
 /* Returns a number that need not be unpredictable (xorshift32, Marsaglia 2003). */
 apr_uint32_t vl_backends_table_random(vl_backends_t *b)
@@ -196,11 +198,9 @@ void vl_backends_table_part(vl_backends_t *b, const backend_t *backend, int is_l
 {
     apr_hash_index_t *i;
     backend_t *other;
-    void *value;
 
     for (i = apr_hash_first(b->scratch, b->by_name); i; i = apr_hash_next(i)) {
-        apr_hash_this(i, NULL, NULL, &value);
-        other = value;
+        other = apr_hash_this_val(i);
         if (other->same != backend && (!is_lost || other->processes || other->is_remote))
             continue;
         if (other->same)
@@ -250,7 +250,7 @@ int vl_backends_table_may_start(process_t *process)
 apr_uint64_t vl_backends_table_programs(process_t *process, int *ret_run)
 {
     *ret_run = 0;
-    return vl_backends_table_may_start(process) ? vl_proc_programs_ns(process->pid, ret_run) : 0;
+    return vl_backends_table_may_start(process) ? vl_proc_programs_ns(process->pid, GENERATIONS, ret_run) : 0;
 }
 
 apr_uint64_t vl_backends_table_ns(process_t *process)

@@ -4,12 +4,12 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <apr_hash.h>
 #include <apr_strings.h>
 
 #include "core/vl_fair.h"
+#include "cost/vl_meter.h"
 #include "cost/vl_mysql.h"
 #include "cost/vl_proc.h"
 
@@ -111,14 +111,6 @@ struct vl_database_t {
 
 static vl_database_t *free_ones;
 
-static apr_uint64_t cpu_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (apr_uint64_t)now.tv_sec * 1000000000 + (apr_uint64_t)now.tv_nsec;
-}
-
 static void forget_users(vl_database_t *d)
 {
     apr_pool_clear(d->users_pool);
@@ -135,35 +127,27 @@ static void forget(vl_database_t *d)
     d->sessions = 0;
 }
 
-/* Returns the server's process if this is one of a known server, else 0. */
-static pid_t server_of(pid_t pid, int *ret_is_mariadb)
+pid_t vl_database_server(pid_t pid, int *ret_is_mariadb)
 {
     char name[32], parent_name[32];
     apr_uint64_t unused;
     pid_t parent = vl_proc_parent(pid, &unused);
 
-    vl_proc_program(pid, name, sizeof(name));
-    *ret_is_mariadb = !strcmp(name, "mariadbd") || !strcmp(name, "mysqld");
+    (void)vl_proc_read(pid, "comm", name, sizeof(name));
+    *ret_is_mariadb = !strcmp(name, "mariadbd\n") || !strcmp(name, "mysqld\n");
     if (*ret_is_mariadb)
         return pid;
-    if (strcmp(name, "postgres") != 0)
+    if (strcmp(name, "postgres\n") != 0)
         return 0;
-    vl_proc_program(parent, parent_name, sizeof(parent_name));
+    (void)vl_proc_read(parent, "comm", parent_name, sizeof(parent_name));
     return strcmp(name, parent_name) ? pid : parent;
-}
-
-int vl_database_is(pid_t pid)
-{
-    int unused;
-
-    return server_of(pid, &unused) != 0;
 }
 
 vl_database_t *vl_database_open(apr_pool_t *p, pid_t pid, const vl_database_clients_t *clients,
                                 vl_database_t *before)
 {
     int is_mariadb;
-    pid_t server = server_of(pid, &is_mariadb);
+    pid_t server = vl_database_server(pid, &is_mariadb);
     vl_database_t *d = before;
 
     if (before && !server)
@@ -298,20 +282,6 @@ static void find_client(vl_database_t *d, session_t *session, const vl_waits_t *
     vote(d, session->user, account);
 }
 
-/* Finds the account of a session, if it is known. */
-static void find_account(vl_database_t *d, session_t *session)
-{
-    const client_t *client;
-
-    if (!session->user->is_none)
-        session->account = session->user->account;
-    if (session->user->is_none || session->account != VL_NO_ACCOUNT)
-        return;
-    client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
-    if (client)
-        session->account = d->clients->whose(d->clients->data, client->pid, client->inode);
-}
-
 /* --- the list of sessions ----------------------------------------------------------- */
 
 static session_t *add_session(vl_database_t *d, apr_uint64_t id, pid_t tid, duser_t *user)
@@ -344,20 +314,6 @@ static int keep_path(void *data, apr_uint64_t inode, const char *name)
     return 1;
 }
 
-/* Connects to MariaDB if that is due. */
-static void connect_mariadb(vl_database_t *d)
-{
-    vl_mysql_e state = vl_mysql_state(d->mysql);
-
-    if (state == VL_MYSQL_READY || state == VL_MYSQL_WAITS || d->now_us < d->connect_us)
-        return;
-    d->connect_us = d->now_us + AGAIN_US;
-    d->path[0] = '\0';
-    vl_proc_listeners(keep_path, d);
-    if (!*d->path || !vl_mysql_open(d->mysql, d->path, "root"))
-        d->fault = "it has no Unix socket that can be reached";
-}
-
 static apr_uint64_t since(apr_uint64_t now, apr_uint64_t before)
 {
     return now > before ? now - before : 0;
@@ -386,11 +342,9 @@ static void forget_gone(vl_database_t *d)
 {
     apr_hash_index_t *at;
     worker_t *gone;
-    void *value;
 
     for (at = apr_hash_first(NULL, d->workers); at; at = apr_hash_next(at)) {
-        apr_hash_this(at, NULL, NULL, &value);
-        gone = value;
+        gone = apr_hash_this_val(at);
         if (gone->seen == d->seen)
             continue;
         apr_hash_set(d->workers, &gone->tid, sizeof(gone->tid), NULL);
@@ -411,45 +365,45 @@ static void begin(vl_database_t *d)
     int i, n = d->is_mariadb ? 0 : vl_proc_children(d->pid, 0, pids, SESSIONS);
     apr_hash_index_t *at;
     worker_t *worker;
-    void *value;
 
     for (i = 0; i < n; i++)
         (void)worker_get(d, pids[i]);
     for (at = apr_hash_first(NULL, d->workers); at; at = apr_hash_next(at)) {
-        apr_hash_this(at, NULL, NULL, &value);
-        worker = value;
+        worker = apr_hash_this_val(at);
         if (worker->id || n)
             worker->before_ns = cpu_of(d, worker->tid);
     }
     (void)poll(NULL, 0, BESIDE_MS);
 }
 
-/* Closes a connection that was denied, and says when the next one may be opened. */
-static void end_denied(vl_database_t *d)
-{
-    vl_mysql_close(d->mysql);
-    if (!d->denied_us)
-        d->denied_us = d->now_us;
-    d->connect_us = d->now_us + (d->now_us - d->denied_us < DENIED_US ? DENIED_SOON_US
-                                                                      : DENIED_AGAIN_US);
-    d->fault = "it does not let root in without a password";
-}
-
-/* Asks for MariaDB's list, and copies it. Returns 0 if it has not come: on a crowded machine it may come
- * before the next call. */
+/* Connects to MariaDB if that is due, asks for its list, and copies it. Returns 0 if it has not come: on a crowded
+ * machine it may come before the next call. */
 static int list_mariadb(vl_database_t *d)
 {
+    vl_mysql_e state = vl_mysql_state(d->mysql);
     const vl_mysql_row_t *rows;
     int i, n;
 
-    connect_mariadb(d);
+    if (state != VL_MYSQL_READY && state != VL_MYSQL_WAITS && d->now_us >= d->connect_us) {
+        d->connect_us = d->now_us + AGAIN_US;
+        d->path[0] = '\0';
+        vl_proc_listeners(keep_path, d);
+        if (!*d->path || !vl_mysql_open(d->mysql, d->path, "root"))
+            d->fault = "it has no Unix socket that can be reached";
+    }
     if (vl_mysql_state(d->mysql) == VL_MYSQL_READY) {
         begin(d);
         vl_mysql_ask(d->mysql);
     }
     n = vl_mysql_answer(d->mysql, ANSWER_MS, &rows);
-    if (vl_mysql_state(d->mysql) == VL_MYSQL_DENIED)
-        end_denied(d);
+    if (vl_mysql_state(d->mysql) == VL_MYSQL_DENIED) {
+        vl_mysql_close(d->mysql);
+        if (!d->denied_us)
+            d->denied_us = d->now_us;
+        d->connect_us = d->now_us + (d->now_us - d->denied_us < DENIED_US ? DENIED_SOON_US
+                                                                          : DENIED_AGAIN_US);
+        d->fault = "it does not let root in without a password";
+    }
     if (n < 0)
         return 0;
     /* MariaDB's thread pool; MySQL without performance_schema. */
@@ -492,7 +446,7 @@ static void know_process(vl_database_t *d, worker_t *process)
     char title[256], name[128];
     const char *leader;
 
-    if (!vl_proc_title(process->tid, title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
+    if (!vl_proc_read(process->tid, "cmdline", title, sizeof(title)) || strncmp(title, "postgres: ", 10) != 0)
         return;
     leader = strstr(title, parallel);
     if (leader) {
@@ -529,16 +483,6 @@ static void list_postgres(vl_database_t *d)
             add_session(d, (apr_uint64_t)pids[i], pids[i], process->user);
     }
     forget_gone(d);
-}
-
-/* Forgets all if too much is remembered: sessions point to users, so only between two lists. */
-static void forget_if_full(vl_database_t *d)
-{
-    if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->workers)
-        <= REMEMBERED)
-        return;
-    forget_users(d);
-    forget(d);
 }
 
 /* --- CPU time ------------------------------------------------------------------------ */
@@ -583,6 +527,7 @@ static void exclude(vl_database_t *d)
 /* Learns whose the sessions of the list are, and which of them want a processor. */
 static void learn(vl_database_t *d)
 {
+    const client_t *client;
     vl_waits_t waits;
     int i;
 
@@ -600,8 +545,16 @@ static void learn(vl_database_t *d)
             find_client(d, session, &waits);
     }
     exclude(d);
-    for (i = 0; i < d->sessions; i++)
-        find_account(d, &d->session[i]);
+    for (i = 0; i < d->sessions; i++) {
+        session_t *session = &d->session[i];
+
+        if (session->user->is_none)
+            continue;
+        session->account = session->user->account;
+        client = apr_hash_get(d->clients_of, &session->id, sizeof(session->id));
+        if (session->account == VL_NO_ACCOUNT && client)
+            session->account = d->clients->whose(d->clients->data, client->pid, client->inode);
+    }
 }
 
 /* Divides what sessions without an account have used. */
@@ -676,13 +629,18 @@ void vl_database_ask(vl_database_t *d)
 
 apr_int64_t vl_database_look(vl_database_t *d, apr_int64_t now_us)
 {
-    apr_uint64_t own_ns, cost_ns = cpu_ns();
+    apr_int64_t cost_us = vl_meter_thread_us();
+    apr_uint64_t own_ns;
 
     if (!d->pid || now_us < d->next_us)
         return d->next_us;
     d->now_us = now_us;
     d->next_us = now_us + LIST_LEAST_US;
-    forget_if_full(d);
+    /* Sessions point to users, so all is forgotten only between two lists. */
+    if (apr_hash_count(d->users) + apr_hash_count(d->clients_of) + apr_hash_count(d->workers) > REMEMBERED) {
+        forget_users(d);
+        forget(d);
+    }
     if (d->is_mariadb && !list_mariadb(d))
         return d->next_us;
     if (!d->is_mariadb)
@@ -692,12 +650,12 @@ apr_int64_t vl_database_look(vl_database_t *d, apr_int64_t now_us)
     d->is_asked = 0;
     measure(d);
     own_ns = d->is_mariadb ? vl_proc_thread_ns(d->pid, vl_mysql_own(d->mysql)) : 0;
-    cost_ns = cpu_ns() - cost_ns;
+    cost_us = vl_meter_thread_us() - cost_us;
     /* The thread has served other connections before. */
     if (d->own_ns)
-        cost_ns += since(own_ns, d->own_ns);
+        cost_us += (apr_int64_t)(since(own_ns, d->own_ns) / 1000);
     d->own_ns = own_ns;
-    d->next_us = d->now_us + (apr_int64_t)(cost_ns * REST / 1000);
+    d->next_us = d->now_us + cost_us * REST;
     if (d->next_us < now_us + LIST_LEAST_US)
         d->next_us = now_us + LIST_LEAST_US;
     return d->next_us;

@@ -51,8 +51,8 @@ typedef struct vl_database_clients_t {
     void (*used)(void *data, apr_uint32_t account, apr_uint64_t ns, int is_kept);
 } vl_database_clients_t;
 
-/* Returns 1 if the process is one of a database server that is known here. */
-int vl_database_is(pid_t pid);
+/* Returns the server's process if this is one of a database server that is known here, else 0. */
+pid_t vl_database_server(pid_t pid, int *ret_is_mariadb);
 /* Returns NULL if the process is none of a database server that is known here. The object must be
  * closed. `clients` must live as long. before: the server was restarted, and this was its object, which
  * is closed or returned: accounts of users are kept. Else NULL. */

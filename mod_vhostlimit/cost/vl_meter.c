@@ -172,15 +172,6 @@ void vl_meter_may_wait(vl_meter_t *meter)
     __atomic_store_n(&meter->waits_us, vl_clock_us(), __ATOMIC_RELEASE);
 }
 
-static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
-{
-    meter->paused_us += now_us - meter->paused_since_us;
-    if (!meter->may_last)
-        report_wait(meter, -1);
-    vl_duty_pause(meters.shm, meter->task, 0);
-    vl_slot_go_on(meters.shm, meter->ticket);
-}
-
 void vl_meter_go_on(vl_meter_t *meter)
 {
     apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
@@ -191,38 +182,38 @@ void vl_meter_go_on(vl_meter_t *meter)
                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
         return;
     pthread_mutex_lock(&meters.lock);
-    if (__atomic_exchange_n(&meter->waits_us, 0, __ATOMIC_RELAXED) == PAUSED)
-        go_on_locked(meter, vl_clock_us());
-    pthread_mutex_unlock(&meters.lock);
-}
-
-static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
-{
-    apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
-    apr_uint64_t us;
-
-    if (since_us > 0 && now_us - since_us >= WAIT_MIN_US) {
-        /* The wait may end at this moment, without the lock. */
-        if (__atomic_compare_exchange_n(&meter->waits_us, &since_us, PAUSED, 0,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-            pause_locked(meter, now_us);
-            return;
-        }
+    if (__atomic_exchange_n(&meter->waits_us, 0, __ATOMIC_RELAXED) == PAUSED) {
+        meter->paused_us += vl_clock_us() - meter->paused_since_us;
+        if (!meter->may_last)
+            report_wait(meter, -1);
+        vl_duty_pause(meters.shm, meter->task, 0);
+        vl_slot_go_on(meters.shm, meter->ticket);
     }
-    find_caller_locked(meter);
-    us = take_charge_us(meter, CHARGE_MIN_US);
-    if (us)
-        vl_charge_part(meters.shm, vl_ticket_payer(meter->ticket), us);
+    pthread_mutex_unlock(&meters.lock);
 }
 
 void vl_meter_tick(apr_int64_t now_us)
 {
     vl_meter_t *meter;
+    apr_uint64_t us;
 
     pthread_mutex_lock(&meters.lock);
     for (meter = APR_RING_FIRST(&meters.running);
          meter != APR_RING_SENTINEL(&meters.running, vl_meter_t, link);
-         meter = APR_RING_NEXT(meter, link))
-        tick_locked(meter, now_us);
+         meter = APR_RING_NEXT(meter, link)) {
+        apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
+
+        /* The wait may end at this moment, without the lock. */
+        if (since_us > 0 && now_us - since_us >= WAIT_MIN_US
+            && __atomic_compare_exchange_n(&meter->waits_us, &since_us, PAUSED, 0,
+                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            pause_locked(meter, now_us);
+            continue;
+        }
+        find_caller_locked(meter);
+        us = take_charge_us(meter, CHARGE_MIN_US);
+        if (us)
+            vl_charge_part(meters.shm, vl_ticket_payer(meter->ticket), us);
+    }
     pthread_mutex_unlock(&meters.lock);
 }

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
-#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <poll.h>
@@ -29,9 +29,8 @@
 /* Files /proc/PID/task/TID/syscall and schedstat that stay open: reading an open one costs 1.3 us,
  * and 5.3 us with open() and close(). */
 #define CACHE_SIZE 512
-/* Programs of one process that are looked at, and generations behind these. */
+/* Programs of one process that are looked at. */
 #define PROGRAMS 16
-#define PROGRAMS_DEPTH 2
 #define PROGRAM_THREADS 64
 /* State of a TCP socket in /proc/net/tcp (include/net/tcp_states.h). */
 #define TCP_LISTENS 0x0a
@@ -119,40 +118,13 @@ static ssize_t read_cached(cached_t *cache, pid_t pid, pid_t tid, const char *na
     return -1;
 }
 
-/* Copies the descriptors of poll()'s argument. */
-static void read_pollfds(pid_t pid, unsigned long address, unsigned long n, vl_waits_t *waits)
+/* Copies memory of the other process. Returns the number of bytes, or -1. */
+static ssize_t copy_memory(pid_t pid, unsigned long address, void *to, size_t size)
 {
-    struct pollfd fds[VL_PROC_FDS];
-    size_t i, count = n < VL_PROC_FDS ? n : VL_PROC_FDS;
-    struct iovec to = { fds, count * sizeof(fds[0]) }, from;
+    struct iovec here = { to, size }, there = { NULL, size };
 
-    /* An address in the other process. */
-    from.iov_base = NULL;
-    from.iov_len = to.iov_len;
-    memcpy(&from.iov_base, &address, sizeof(from.iov_base));
-
-    if (!count || process_vm_readv(pid, &to, 1, &from, 1, 0) != (ssize_t)to.iov_len)
-        return;
-    for (i = 0; i < count; i++)
-        waits->fd[waits->n++] = fds[i].fd;
-}
-
-/* The same for the first set of select(). */
-static void read_fdset(pid_t pid, unsigned long address, unsigned long n, vl_waits_t *waits)
-{
-    fd_set set;
-    struct iovec to = { &set, (n < FD_SETSIZE ? n + 63 : FD_SETSIZE) / 64 * 8 }, from;
-    int fd;
-
-    FD_ZERO(&set);
-    from.iov_len = to.iov_len;
-    memcpy(&from.iov_base, &address, sizeof(from.iov_base));
-    if (process_vm_readv(pid, &to, 1, &from, 1, 0) <= 0)
-        return;
-    for (fd = 0; fd < FD_SETSIZE && waits->n < VL_PROC_FDS; fd++) {
-        if (FD_ISSET(fd, &set))
-            waits->fd[waits->n++] = fd;
-    }
+    memcpy(&there.iov_base, &address, sizeof(address));
+    return process_vm_readv(pid, &here, 1, &there, 1, 0);
 }
 
 /* Reads the descriptors of an epoll set: lines "tfd: N events: ..." (proc(5)). */
@@ -173,18 +145,34 @@ static void read_epoll(pid_t pid, int epoll_fd, vl_waits_t *waits)
 
 static void find_waits(pid_t pid, long number, const unsigned long args[2], vl_waits_t *waits)
 {
+    struct pollfd fds[VL_PROC_FDS];
+    ssize_t size;
+    fd_set set;
+    int i, n;
+
     switch (number) {
 #ifdef SYS_poll
     case SYS_poll:
 #endif
     case SYS_ppoll:
-        read_pollfds(pid, args[0], args[1], waits);
+        n = args[1] < VL_PROC_FDS ? (int)args[1] : VL_PROC_FDS;
+        size = n * (ssize_t)sizeof(fds[0]);
+        if (!n || copy_memory(pid, args[0], fds, (size_t)size) != size)
+            break;
+        for (i = 0; i < n; i++)
+            waits->fd[waits->n++] = fds[i].fd;
         break;
 #ifdef SYS_select
     case SYS_select:
 #endif
     case SYS_pselect6:
-        read_fdset(pid, args[1], args[0], waits);
+        FD_ZERO(&set);
+        if (copy_memory(pid, args[1], &set, (args[0] < FD_SETSIZE ? args[0] + 63 : FD_SETSIZE) / 64 * 8) <= 0)
+            break;
+        for (i = 0; i < FD_SETSIZE && waits->n < VL_PROC_FDS; i++) {
+            if (FD_ISSET(i, &set))
+                waits->fd[waits->n++] = i;
+        }
         break;
 #ifdef SYS_epoll_wait
     case SYS_epoll_wait:
@@ -264,10 +252,8 @@ static struct nlmsghdr *ask(const void *question, size_t size, char *answer, siz
            && got->nlmsg_type == SOCK_DIAG_BY_FAMILY ? got : NULL;
 }
 
-/* Reads the peer and the path of the Unix socket with this inode. Returns 0 if there is
- * none. *ret_has_peer: it is connected. */
-static int ask_unix(apr_uint64_t inode, apr_uint32_t *ret_peer, int *ret_has_peer, char *name,
-                    size_t size)
+/* Finds the other end of the Unix socket with this inode, and the path of the socket itself. */
+static vl_peer_e ask_unix(apr_uint64_t inode, vl_peer_t *ret_peer)
 {
     struct unix_diag_req question = { .sdiag_family = AF_UNIX, .udiag_states = -1U,
                                       .udiag_ino = (apr_uint32_t)inode,
@@ -275,197 +261,132 @@ static int ask_unix(apr_uint64_t inode, apr_uint32_t *ret_peer, int *ret_has_pee
                                       .udiag_cookie = { -1U, -1U } };
     char answer[1024];
     struct nlmsghdr *got = ask(&question, sizeof(question), answer, sizeof(answer));
-    struct nlattr *attribute;
-    size_t left, length;
-    char *at;
+    vl_peer_e found = VL_PEER_NONE;
+    const struct rtattr *attribute;         /* as struct nlattr */
+    apr_uint32_t peer = 0;
+    size_t length;
+    int left;
 
-    *ret_peer = 0;
-    *ret_has_peer = 0;
-    name[0] = '\0';
+    ret_peer->name[0] = '\0';
+    ret_peer->inode = 0;
     if (!got)
-        return 0;
-    at = (char *)NLMSG_DATA(got) + NLMSG_ALIGN(sizeof(struct unix_diag_msg));
-    left = got->nlmsg_len - (size_t)(at - answer);
-    while (left >= sizeof(*attribute)) {
-        attribute = (struct nlattr *)at;
-        if (attribute->nla_len < sizeof(*attribute) || attribute->nla_len > left)
-            break;
-        length = attribute->nla_len - sizeof(*attribute);
-        if (attribute->nla_type == UNIX_DIAG_PEER && length >= sizeof(*ret_peer)) {
-            memcpy(ret_peer, attribute + 1, sizeof(*ret_peer));
-            *ret_has_peer = 1;
-        }
-        else if (attribute->nla_type == UNIX_DIAG_NAME) {
-            if (length >= size)
-                length = size - 1;
-            memcpy(name, attribute + 1, length);
-            name[length] = '\0';
-            if (length && !name[0])     /* an abstract name */
-                name[0] = '@';
-        }
-        length = NLA_ALIGN(attribute->nla_len);
-        if (length > left)
-            break;
-        at += length;
-        left -= length;
-    }
-    return 1;
-}
-
-static vl_peer_e peer_of_unix(apr_uint64_t inode, vl_peer_t *peer)
-{
-    apr_uint32_t number;
-    int has_peer, has = ask_unix(inode, &number, &has_peer, peer->name, sizeof(peer->name));
-
-    peer->name[0] = '\0';
-    peer->inode = number;
-    if (!has || !has_peer)
         return VL_PEER_NONE;
-    return number ? VL_PEER_HERE : VL_PEER_QUEUED;
+    attribute = (const struct rtattr *)((char *)NLMSG_DATA(got) + NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
+    left = (int)got->nlmsg_len - (int)((const char *)attribute - answer);
+    for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+        length = RTA_PAYLOAD(attribute);
+        if (attribute->rta_type == UNIX_DIAG_PEER && length >= sizeof(peer)) {
+            memcpy(&peer, RTA_DATA(attribute), sizeof(peer));
+            ret_peer->inode = peer;
+            found = peer ? VL_PEER_HERE : VL_PEER_QUEUED;
+        }
+        else if (attribute->rta_type == UNIX_DIAG_NAME && length) {
+            length = length < sizeof(ret_peer->name) ? length : sizeof(ret_peer->name) - 1;
+            memcpy(ret_peer->name, RTA_DATA(attribute), length);
+            ret_peer->name[length] = '\0';
+            if (!ret_peer->name[0])         /* an abstract name */
+                ret_peer->name[0] = '@';
+        }
+    }
+    return found;
 }
 
-/* Copies the other process's descriptor, so that its addresses can be asked for. */
-static int copy_fd(pid_t pid, int fd)
-{
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), copy = -1;
+typedef union address_t {
+    struct sockaddr any;
+    struct sockaddr_un un;
+    struct sockaddr_storage all;
+} address_t;
 
+typedef struct socket_t {
+    address_t local, remote;
+    socklen_t remote_size;
+    struct ucred client;            /* of a Unix socket: the process that has connected, or has called listen() */
+} socket_t;
+
+/* Copies the other process's descriptor, so that its addresses can be asked for. Returns 1 if it is a connected
+ * socket. */
+static int look_at_socket(pid_t pid, int fd, socket_t *ret_socket)
+{
+    socklen_t local_size = sizeof(address_t), client_size = sizeof(ret_socket->client);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), copy = -1, is_connected;
+
+    memset(ret_socket, 0, sizeof(*ret_socket));
+    ret_socket->remote_size = sizeof(address_t);
     if (pidfd >= 0) {
         copy = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
         close(pidfd);
     }
-    return copy;
-}
-
-/* An IPv4 address that is mapped to IPv6 becomes the IPv4 address. */
-static void unmap(vl_ip_t *ip)
-{
-    if (ip->word[0] || ip->word[1] || ip->word[2] != htonl(0xffff))
-        return;
-    ip->word[0] = ip->word[3];
-    ip->word[2] = ip->word[3] = 0;
-}
-
-int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip)
-{
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-    const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-
-    memset(ret_ip, 0, sizeof(*ret_ip));
-    if (address->sa_family == AF_INET6) {
-        memcpy(ret_ip, &in6->sin6_addr, sizeof(*ret_ip));
-        unmap(ret_ip);
-        return ntohs(in6->sin6_port);
-    }
-    ret_ip->word[0] = in->sin_addr.s_addr;
-    return ntohs(in->sin_port);
-}
-
-struct in6_addr vl_proc_ip6(const vl_ip_t *ip)
-{
-    struct in6_addr address;
-
-    memcpy(&address, ip, sizeof(address));
-    if (!ip->word[1] && !ip->word[2] && !ip->word[3]) {
-        address.s6_addr32[3] = ip->word[0];
-        address.s6_addr32[2] = htonl(0xffff);
-        address.s6_addr32[0] = 0;
-    }
-    return address;
-}
-
-apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port)
-{
-    const struct in6_addr address = vl_proc_ip6(client);
-
-    return vl_own_key_of(&address, client_port, server_port);
+    if (copy < 0)
+        return 0;
+    (void)getsockopt(copy, SOL_SOCKET, SO_PEERCRED, &ret_socket->client, &client_size);
+    is_connected = !getsockname(copy, &ret_socket->local.any, &local_size)
+                   && !getpeername(copy, &ret_socket->remote.any, &ret_socket->remote_size);
+    close(copy);
+    return is_connected;
 }
 
 int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address)
 {
-    static const vl_ip_t any;
-
-    return !memcmp(listens, address, sizeof(*listens)) ? 2 : !memcmp(listens, &any, sizeof(any));
+    if (IN6_ARE_ADDR_EQUAL(listens, address))
+        return 2;
+    return IN6_IS_ADDR_UNSPECIFIED(listens) || (IN6_IS_ADDR_V4MAPPED(listens) && !listens->s6_addr32[3]);
 }
 
-static void put_address(const struct sockaddr_storage *address, __be32 ret_ip[4], __be16 *ret_port)
+/* Asks for the socket at the other end of a TCP connection, or, without from_ip and from_port, for one that accepts
+ * connections to the address. Returns 0 if there is none. */
+static int ask_tcp(int family, const vl_peer_t *peer, struct inet_diag_msg *ret_socket)
 {
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+    struct inet_diag_req_v2 question = { .sdiag_family = (apr_byte_t)family, .sdiag_protocol = IPPROTO_TCP,
+                                         .idiag_states = -1U };
+    const int first = family == AF_INET ? 3 : 0;
+    const size_t size = (size_t)(4 - first) * sizeof(peer->ip.s6_addr32[0]);
+    char answer[1024];
+    const struct nlmsghdr *got;
 
-        memset(ret_ip, 0, 16);
-        ret_ip[0] = in->sin_addr.s_addr;
-        *ret_port = in->sin_port;
-    }
-    else {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-
-        memcpy(ret_ip, &in6->sin6_addr, 16);
-        *ret_port = in6->sin6_port;
-    }
-}
-
-static vl_peer_e peer_of_tcp(const struct sockaddr_storage *local,
-                             const struct sockaddr_storage *remote, vl_peer_t *peer)
-{
-    struct inet_diag_req_v2 question = { .sdiag_family = (apr_byte_t)local->ss_family,
-                                         .sdiag_protocol = IPPROTO_TCP, .idiag_states = -1U };
-    char answer[1024], ip[INET6_ADDRSTRLEN] = "";
-    struct nlmsghdr *got;
-    __be32 mine[4];
-    __be16 port;
-
-    put_address(local, mine, &port);
-    question.id.idiag_dport = port;
-    memcpy(question.id.idiag_dst, mine, sizeof(mine));
-    put_address(remote, question.id.idiag_src, &question.id.idiag_sport);
+    memcpy(question.id.idiag_src, peer->ip.s6_addr32 + first, size);
+    memcpy(question.id.idiag_dst, peer->from_ip.s6_addr32 + first, size);
+    question.id.idiag_sport = htons((apr_uint16_t)peer->port);
+    question.id.idiag_dport = htons((apr_uint16_t)peer->from_port);
     question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    peer->port = vl_proc_ip((const struct sockaddr *)remote, &peer->ip);
-    peer->from_port = vl_proc_ip((const struct sockaddr *)local, &peer->from_ip);
-    inet_ntop(local->ss_family, question.id.idiag_src, ip, sizeof(ip));
-    apr_snprintf(peer->name, sizeof(peer->name), local->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d",
-             ip, peer->port);
     got = ask(&question, sizeof(question), answer, sizeof(answer));
-    if (got) {
-        peer->inode = ((struct inet_diag_msg *)NLMSG_DATA(got))->idiag_inode;
-        return peer->inode ? VL_PEER_HERE : VL_PEER_QUEUED;
-    }
-    return !memcmp(question.id.idiag_src, mine, sizeof(mine)) ? VL_PEER_HIDDEN : VL_PEER_REMOTE;
+    if (got)
+        memcpy(ret_socket, NLMSG_DATA(got), sizeof(*ret_socket));
+    return got != NULL;
 }
 
 vl_peer_e vl_proc_peer(pid_t pid, int fd, apr_uint64_t inode, vl_peer_t *ret_peer)
 {
-    struct sockaddr_storage local = { 0 }, remote = { 0 };
-    socklen_t local_size = sizeof(local), remote_size = sizeof(remote);
-    vl_peer_e found = peer_of_unix(inode, ret_peer);
-    int copy, known;
+    vl_peer_e found = ask_unix(inode, ret_peer);
+    char ip[INET6_ADDRSTRLEN] = "";
+    struct inet_diag_msg other;
+    socket_t socket;
+    int family;
 
+    ret_peer->name[0] = '\0';
     ret_peer->port = 0;
     ret_peer->listener = 0;
-    if (found != VL_PEER_NONE)
+    if (found != VL_PEER_NONE || !look_at_socket(pid, fd, &socket))
         return found;
-    copy = copy_fd(pid, fd);
-    if (copy < 0)
+    ret_peer->port = vl_own_address(&socket.remote.any, &ret_peer->ip);
+    ret_peer->from_port = vl_own_address(&socket.local.any, &ret_peer->from_ip);
+    if (!ret_peer->port || !ret_peer->from_port)
         return VL_PEER_NONE;
-    known = !getsockname(copy, (struct sockaddr *)&local, &local_size)
-            && !getpeername(copy, (struct sockaddr *)&remote, &remote_size);
-    close(copy);
-    if (!known || (local.ss_family != AF_INET && local.ss_family != AF_INET6))
-        return VL_PEER_NONE;
-    return peer_of_tcp(&local, &remote, ret_peer);
+    family = socket.local.any.sa_family;
+    inet_ntop(family, ret_peer->ip.s6_addr32 + (family == AF_INET ? 3 : 0), ip, sizeof(ip));
+    apr_snprintf(ret_peer->name, sizeof(ret_peer->name), family == AF_INET6 ? "[%s]:%d" : "%s:%d", ip, ret_peer->port);
+    if (ask_tcp(family, ret_peer, &other)) {
+        ret_peer->inode = other.idiag_inode;
+        return ret_peer->inode ? VL_PEER_HERE : VL_PEER_QUEUED;
+    }
+    return IN6_ARE_ADDR_EQUAL(&ret_peer->ip, &ret_peer->from_ip) ? VL_PEER_HIDDEN : VL_PEER_REMOTE;
 }
 
 pid_t vl_proc_client(pid_t pid, int fd)
 {
-    int copy = copy_fd(pid, fd);
-    struct ucred client = { 0 };
-    socklen_t size = sizeof(client);
+    socket_t socket;
 
-    if (copy < 0)
-        return 0;
-    if (getsockopt(copy, SOL_SOCKET, SO_PEERCRED, &client, &size))
-        client.pid = 0;
-    close(copy);
-    return client.pid;
+    (void)look_at_socket(pid, fd, &socket);
+    return socket.client.pid;
 }
 
 /* Returns the n-th field of the line, counted from 0; fields end at blanks. */
@@ -483,26 +404,15 @@ static const char *field(const char *line, int n)
 static int read_ip(const char *text, vl_ip_t *ret_ip)
 {
     char word[9] = "";
-    int n;
+    int n = strcspn(text, ":") > 8 ? 0 : 3;
 
     memset(ret_ip, 0, sizeof(*ret_ip));
-    for (n = 0; n < 4 && strcspn(text, ":") >= 8; n++, text += 8) {
+    ret_ip->s6_addr32[2] = htonl(0xffff);           /* of an IPv4 address */
+    for (; n < 4 && strcspn(text, ":") >= 8; n++, text += 8) {
         memcpy(word, text, 8);
-        ret_ip->word[n] = (apr_uint32_t)strtoul(word, NULL, 16);
+        ret_ip->s6_addr32[n] = (apr_uint32_t)strtoul(word, NULL, 16);
     }
-    unmap(ret_ip);
     return *text == ':' ? (int)strtol(text + 1, NULL, 16) : 0;
-}
-
-/* Returns the inode in a line of /proc/net/unix if the socket listens at this path ("": any), else 0. Fields: num
- * refcount protocol flags type st inode path. */
-static apr_uint64_t unix_listener(char *line, const char *name)
-{
-    line[strcspn(line, "\n")] = '\0';
-    if (!(strtol(field(line, 3), NULL, 16) & SO_ACCEPTS)
-        || (*name && strcmp(field(line, 7), name) != 0))
-        return 0;
-    return strtoull(field(line, 6), NULL, 10);
 }
 
 /* Opens a list of sockets in the network namespace of the process, 0: of this one. */
@@ -514,17 +424,20 @@ static FILE *open_sockets(pid_t pid, const char *name)
     return fopen(path, "re");
 }
 
-/* Calls `see` for the Unix sockets that listen at this path, until it returns 0. */
+/* Calls `see` for the Unix sockets that listen at this path ("": any), until it returns 0. Fields: num refcount protocol
+ * flags type st inode path. */
 static void see_unix(pid_t pid, const char *name, vl_proc_listener_fn *see, void *data)
 {
     FILE *file = open_sockets(pid, "unix");
-    char line[512];
     apr_uint64_t inode;
+    char line[512];
     int more = 1;
 
     while (file && more && fgets(line, sizeof(line), file)) {
-        inode = unix_listener(line, name);
-        more = !inode || see(data, inode, field(line, 7));
+        line[strcspn(line, "\n")] = '\0';
+        inode = strtoull(field(line, 6), NULL, 10);
+        if (inode && (strtol(field(line, 3), NULL, 16) & SO_ACCEPTS) && (!*name || !strcmp(field(line, 7), name)))
+            more = see(data, inode, field(line, 7));
     }
     if (file)
         (void)fclose(file);
@@ -566,26 +479,8 @@ static int keep_first(void *data, apr_uint64_t inode, const char *name)
     return 0;
 }
 
-/* Returns the inode of the TCP socket that accepts connections to the peer's address, 0 if there is none. */
-static apr_uint64_t tcp_listener(const vl_peer_t *peer)
-{
-    const int is_ip6 = peer->ip.word[1] || peer->ip.word[2] || peer->ip.word[3];
-    struct inet_diag_req_v2 question = { .sdiag_family = is_ip6 ? AF_INET6 : AF_INET, .sdiag_protocol = IPPROTO_TCP,
-                                         .idiag_states = -1U };
-    const struct inet_diag_msg *socket;
-    struct nlmsghdr *got;
-    char answer[1024];
-
-    question.id.idiag_sport = htons((apr_uint16_t)peer->port);
-    memcpy(question.id.idiag_src, peer->ip.word, sizeof(peer->ip.word));
-    question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    got = ask(&question, sizeof(question), answer, sizeof(answer));
-    socket = got ? NLMSG_DATA(got) : NULL;
-    return socket && socket->idiag_state == TCP_LISTENS ? socket->idiag_inode : 0;
-}
-
-/* The same in a list of another network namespace. best: how the socket that was found so far listens at the peer's
- * address (vl_proc_ip_matches()). Returns it. */
+/* Finds the TCP socket that accepts connections to the peer's address in a list of another network namespace. best: how
+ * the one that was found so far listens at it (vl_proc_ip_matches()). Returns it. */
 static int find_tcp(pid_t pid, const char *name, const vl_peer_t *peer, int best, apr_uint64_t *ret_inode)
 {
     FILE *file = open_sockets(pid, name);
@@ -609,77 +504,64 @@ static int find_tcp(pid_t pid, const char *name, const vl_peer_t *peer, int best
 
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer)
 {
+    const vl_peer_t address = { .ip = peer->ip, .port = peer->port };
+    struct inet_diag_msg socket;
     apr_uint64_t found = 0;
 
-    if (peer->port)
-        return tcp_listener(peer);
-    see_unix(0, peer->name, keep_first, &found);
+    if (!peer->port)
+        see_unix(0, peer->name, keep_first, &found);
+    else if (ask_tcp(IN6_IS_ADDR_V4MAPPED(&peer->ip) ? AF_INET : AF_INET6, &address, &socket)
+             && socket.idiag_state == TCP_LISTENS)
+        found = socket.idiag_inode;
     return found;
-}
-
-/* Returns 1 if the process is in another network namespace. */
-static int is_elsewhere(pid_t pid)
-{
-    apr_uint64_t net = vl_proc_net(pid);
-
-    return net && net != vl_proc_net(getpid());
-}
-
-/* Copies the path at which the other end of a Unix socket listens. One that has not been accepted has no inode. */
-static void name_queued(pid_t pid, int fd, char *name, size_t size)
-{
-    struct sockaddr_un remote = { 0 };
-    socklen_t length = sizeof(remote) - 1;
-    int copy = copy_fd(pid, fd);
-
-    if (copy < 0)
-        return;
-    if (!getpeername(copy, (struct sockaddr *)&remote, &length) && length > offsetof(struct sockaddr_un, sun_path)) {
-        if (!remote.sun_path[0])            /* an abstract name */
-            remote.sun_path[0] = '@';
-        apr_cpystrn(name, remote.sun_path, size);
-    }
-    close(copy);
 }
 
 void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
 {
-    apr_uint32_t unused;
-    pid_t server;
+    vl_peer_t other;
+    socket_t socket;
+    char *path = socket.remote.un.sun_path;
+    apr_uint64_t net;
     size_t length;
-    int has;
+    int is_connected;
 
     if (peer->name[0])
         return;
-    if (peer->inode)
-        ask_unix(peer->inode, &unused, &has, peer->name, sizeof(peer->name));
-    else
-        name_queued(pid, fd, peer->name, sizeof(peer->name));
-    length = strlen(peer->name);
-    if (!length && peer->inode)
-        apr_snprintf(peer->name, sizeof(peer->name), "unnamed socket");
+    is_connected = look_at_socket(pid, fd, &socket);
+    if (peer->inode) {
+        (void)ask_unix(peer->inode, &other);
+        apr_cpystrn(peer->name, other.name[0] ? other.name : "unnamed socket", sizeof(peer->name));
+        if (!other.name[0])
+            return;
+    }
+    /* One that has not been accepted has no inode. */
+    else if (is_connected && socket.remote_size > offsetof(struct sockaddr_un, sun_path)) {
+        if (!*path)                         /* an abstract name */
+            *path = '@';
+        apr_cpystrn(peer->name, path, sizeof(peer->name));
+    }
     /* Each container may have a socket with this path. */
-    server = length ? vl_proc_client(pid, fd) : 0;
-    if (server <= 0 || !is_elsewhere(server))
+    length = strlen(peer->name);
+    net = length && socket.client.pid > 0 ? vl_proc_net(socket.client.pid) : 0;
+    if (!net || net == vl_proc_net(getpid()))
         return;
-    see_unix(server, peer->name, keep_first, &peer->listener);
+    see_unix(socket.client.pid, peer->name, keep_first, &peer->listener);
     apr_snprintf(peer->name + length, sizeof(peer->name) - length, "#%" APR_UINT64_T_FMT, peer->listener);
 }
 
 /* Returns 1 if the process's network namespace has the address. */
 static int has_ip(pid_t pid, const vl_ip_t *ip)
 {
-    const int is_ip6 = ip->word[1] || ip->word[2] || ip->word[3];
-    const apr_byte_t *byte = (const apr_byte_t *)ip;
+    const int is_ip6 = !IN6_IS_ADDR_V4MAPPED(ip);
     char address[64] = "|-- ", line[256];
     FILE *file = open_sockets(pid, is_ip6 ? "if_inet6" : "fib_trie");
     size_t i;
     int found = 0;
 
     if (!is_ip6)
-        inet_ntop(AF_INET, ip, address + strlen(address), (socklen_t)(sizeof(address) - strlen(address)));
+        inet_ntop(AF_INET, ip->s6_addr32 + 3, address + 4, sizeof(address) - 4);
     for (i = 0; is_ip6 && i < 16; i++)
-        apr_snprintf(address + i * 2, 3, "%02x", byte[i]);
+        apr_snprintf(address + i * 2, 3, "%02x", ip->s6_addr[i]);
     while (file && !found && fgets(line, sizeof(line), file)) {
         line[strcspn(line, is_ip6 ? " " : "\n")] = '\0';
         found = !strcmp(line + strspn(line, " "), address);
@@ -727,17 +609,10 @@ int vl_proc_apart(pid_t pid, vl_peer_t *peer)
 
 apr_uint64_t vl_proc_from_port(pid_t pid, int fd)
 {
-    struct sockaddr_storage remote = { 0 };
-    socklen_t size = sizeof(remote);
-    int copy = copy_fd(pid, fd), port = 0;
     vl_ip_t unused;
+    socket_t socket;
+    int port = look_at_socket(pid, fd, &socket) ? vl_own_address(&socket.remote.any, &unused) : 0;
 
-    if (copy < 0)
-        return 0;
-    if (!getpeername(copy, (struct sockaddr *)&remote, &size)
-        && (remote.ss_family == AF_INET || remote.ss_family == AF_INET6))
-        port = vl_proc_ip((const struct sockaddr *)&remote, &unused);
-    close(copy);
     return port ? VL_PROC_FROM_PORT | (apr_uint64_t)port : 0;
 }
 
@@ -750,15 +625,11 @@ void vl_proc_listeners(vl_proc_listener_fn *see, void *data)
 
 apr_uint64_t vl_proc_net(pid_t pid)
 {
-    char path[64], target[64];
-    ssize_t n;
+    struct stat about;
+    char path[64];
 
     apr_snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-    n = readlink(path, target, sizeof(target) - 1);
-    if (n <= 5)
-        return 0;
-    target[n] = '\0';
-    return strtoull(target + 5, NULL, 10);      /* "net:[" */
+    return stat(path, &about) ? 0 : about.st_ino;
 }
 
 /* --- processes ---------------------------------------------------------------- */
@@ -784,8 +655,7 @@ apr_uint64_t vl_proc_thread_ns(pid_t pid, pid_t tid)
            ? 0 : strtoull(text, NULL, 10);
 }
 
-/* Reads a file of a process into text. Returns 0 if it cannot be read. */
-static int read_file(pid_t pid, const char *name, char *text, size_t size)
+int vl_proc_read(pid_t pid, const char *name, char *ret_text, size_t size)
 {
     char path[96];
     ssize_t n = -1;
@@ -794,22 +664,11 @@ static int read_file(pid_t pid, const char *name, char *text, size_t size)
     apr_snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        n = read(fd, text, size - 1);
+        n = read(fd, ret_text, size - 1);
         close(fd);
     }
-    text[n > 0 ? n : 0] = '\0';
+    ret_text[n > 0 ? n : 0] = '\0';
     return n >= 0;
-}
-
-void vl_proc_program(pid_t pid, char *ret_name, size_t size)
-{
-    read_file(pid, "comm", ret_name, size);
-    ret_name[strcspn(ret_name, "\n")] = '\0';
-}
-
-int vl_proc_title(pid_t pid, char *ret_title, size_t size)
-{
-    return read_file(pid, "cmdline", ret_title, size);
 }
 
 /* Reads /proc/PID/stat into text. Returns the part after the name, which may contain blanks and
@@ -817,7 +676,7 @@ int vl_proc_title(pid_t pid, char *ret_title, size_t size)
  * cmajflt utime stime cutime cstime priority nice threads itrealvalue starttime. */
 static const char *read_stat(pid_t pid, char *text, size_t size)
 {
-    const char *at = read_file(pid, "stat", text, size) ? strrchr(text, ')') : NULL;
+    const char *at = vl_proc_read(pid, "stat", text, size) ? strrchr(text, ')') : NULL;
 
     return at ? at + 1 : NULL;
 }
@@ -858,21 +717,19 @@ int vl_proc_folder(pid_t pid, char *ret_folder, size_t size)
     return n > 0;
 }
 
-static uid_t user_of(pid_t pid)
-{
-    struct stat about;
-    char path[64];
-
-    apr_snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    return stat(path, &about) ? (uid_t)-1 : about.st_uid;
-}
-
 int vl_proc_is_alike(pid_t pid, pid_t other)
 {
-    char groups[2048], others[2048];
+    const pid_t pids[] = { pid, other };
+    char path[64], groups[2][2048];
+    struct stat about[2];
+    int i;
 
-    return user_of(pid) == user_of(other) && read_file(pid, "cgroup", groups, sizeof(groups))
-           && read_file(other, "cgroup", others, sizeof(others)) && !strcmp(groups, others);
+    for (i = 0; i < 2; i++) {
+        apr_snprintf(path, sizeof(path), "/proc/%d", (int)pids[i]);
+        if (stat(path, &about[i]) || !vl_proc_read(pids[i], "cgroup", groups[i], sizeof(groups[i])))
+            return 0;
+    }
+    return about[0].st_uid == about[1].st_uid && !strcmp(groups[0], groups[1]);
 }
 
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)
@@ -901,24 +758,6 @@ int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)
     return n;
 }
 
-int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max)
-{
-    char path[64];
-    struct dirent *entry;
-    DIR *dir;
-    int n = 0;
-
-    apr_snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-    dir = opendir(path);
-    while (dir && n < max && (entry = readdir(dir))) {
-        if (entry->d_name[0] != '.')
-            ret_tids[n++] = (pid_t)strtol(entry->d_name, NULL, 10);
-    }
-    if (dir)
-        (void)closedir(dir);
-    return n;
-}
-
 int vl_proc_count_threads(pid_t pid, int max)
 {
     struct stat about;
@@ -931,49 +770,55 @@ int vl_proc_count_threads(pid_t pid, int max)
     return n < max ? n : max;
 }
 
+int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max)
+{
+    char path[64];
+    struct dirent *entry;
+    DIR *dir;
+    int n = 0;
+
+    if (vl_proc_count_threads(pid, 2) == 1) {
+        ret_tids[0] = pid;
+        return 1;
+    }
+    apr_snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    dir = opendir(path);
+    while (dir && n < max && (entry = readdir(dir))) {
+        if (entry->d_name[0] != '.')
+            ret_tids[n++] = (pid_t)strtol(entry->d_name, NULL, 10);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return n;
+}
+
 /* Returns 1 if a thread of the process wants a processor. */
 static int wants_processor(pid_t pid)
 {
     pid_t tids[PROGRAM_THREADS];
     vl_waits_t waits;
-    int i, n, runs = vl_proc_look(pid, pid, &waits) == VL_PROC_RUNS;
-
-    n = runs || vl_proc_count_threads(pid, PROGRAM_THREADS) < 2 ? 0 : vl_proc_threads(pid, tids, PROGRAM_THREADS);
-    for (i = 0; i < n && !runs; i++)
-        runs = vl_proc_look(pid, tids[i], &waits) == VL_PROC_RUNS;
-    return runs;
-}
-
-/* Returns up to max children of all threads of the process. */
-static int all_children(pid_t pid, pid_t *ret_pids, int max)
-{
-    pid_t tids[PROGRAM_THREADS];
-    int i, n = 0, threads = vl_proc_count_threads(pid, PROGRAM_THREADS);
-
-    if (threads < 2)
-        return vl_proc_children(pid, 0, ret_pids, max);
-    threads = vl_proc_threads(pid, tids, PROGRAM_THREADS);
-    for (i = 0; i < threads; i++)
-        n += vl_proc_children(pid, tids[i], ret_pids + n, max - n);
-    return n;
-}
-
-static apr_uint64_t programs_ns(pid_t pid, int depth, int *ret_run)
-{
-    pid_t children[PROGRAMS];
-    apr_uint64_t ns = 0;
-    int i, n = all_children(pid, children, PROGRAMS);
+    int i, n = vl_proc_threads(pid, tids, PROGRAM_THREADS);
 
     for (i = 0; i < n; i++) {
-        ns += vl_proc_cpu_ns(children[i]);
-        *ret_run += wants_processor(children[i]);
-        if (depth)
-            ns += programs_ns(children[i], depth - 1, ret_run);
+        if (vl_proc_look(pid, tids[i], &waits) == VL_PROC_RUNS)
+            return 1;
     }
-    return ns;
+    return 0;
 }
 
-apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run)
+apr_uint64_t vl_proc_programs_ns(pid_t pid, int generations, int *ret_run)
 {
-    return programs_ns(pid, PROGRAMS_DEPTH, ret_run);
+    pid_t tids[PROGRAM_THREADS], programs[PROGRAMS];
+    apr_uint64_t ns = 0;
+    int i, n = 0, threads = vl_proc_threads(pid, tids, PROGRAM_THREADS);
+
+    for (i = 0; i < threads; i++)
+        n += vl_proc_children(pid, tids[i], programs + n, PROGRAMS - n);
+    for (i = 0; i < n; i++) {
+        ns += vl_proc_cpu_ns(programs[i]);
+        *ret_run += wants_processor(programs[i]);
+        if (generations > 1)
+            ns += vl_proc_programs_ns(programs[i], generations - 1, ret_run);
+    }
+    return ns;
 }

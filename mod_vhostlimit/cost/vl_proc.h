@@ -13,6 +13,8 @@
 
 #include <apr.h>
 
+#include "base/vl_own.h"
+
 /* Opens the netlink socket. Returns 0 if the kernel answers no questions about sockets. */
 int vl_proc_open(void);
 
@@ -47,16 +49,11 @@ typedef enum {
     VL_PEER_REMOTE                  /* on another machine or in another network namespace */
 } vl_peer_e;
 
-/* In network byte order; IPv4 has the first word, and 0 in the others. */
-typedef struct vl_ip_t {
-    apr_uint32_t word[4];
-} vl_ip_t;
-
-/* Returns the port. Of an IPv4 address that is mapped to IPv6, *ret_ip is the IPv4 address. */
-int vl_proc_ip(const struct sockaddr *address, vl_ip_t *ret_ip);
-/* Returns the address as one of IPv6, and the key of a connection (vl_own.h). */
-struct in6_addr vl_proc_ip6(const vl_ip_t *ip);
-apr_uint32_t vl_proc_key(const vl_ip_t *client, int client_port, int server_port);
+/* See vl_own_address(). */
+typedef struct in6_addr vl_ip_t;
+#define vl_proc_ip vl_own_address
+#define vl_proc_ip6(ip) (*(ip))
+#define vl_proc_key vl_own_key_of
 /* Returns 0 if a socket that listens at `listens` accepts no connections to the address, 1 if it accepts those
  * to any address, and 2 if it listens at this one. */
 int vl_proc_ip_matches(const vl_ip_t *listens, const vl_ip_t *address);
@@ -98,9 +95,9 @@ void vl_proc_listeners(vl_proc_listener_fn *see, void *data);
 apr_uint64_t vl_proc_cpu_ns(pid_t pid);
 /* The same for one thread. */
 apr_uint64_t vl_proc_thread_ns(pid_t pid, pid_t tid);
-/* Copies the name of the program, and the title (the first argument) of the process. */
-void vl_proc_program(pid_t pid, char *ret_name, size_t size);
-int vl_proc_title(pid_t pid, char *ret_title, size_t size);
+/* Reads a file of the process, such as "comm" (the name of the program, and a newline) and "cmdline" (first the title).
+ * Returns 0 if it cannot be read. */
+int vl_proc_read(pid_t pid, const char *name, char *ret_text, size_t size);
 /* Returns the parent, 0 if the process is gone, and the CPU time of the children that it has
  * waited for, ns. */
 pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns);
@@ -113,8 +110,8 @@ apr_int64_t vl_proc_age_us(pid_t pid);
 /* Returns up to max children of the thread's forks, or of the main thread (tid 0). */
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
 /* Returns the CPU time that living programs of a process have used: the children of its threads, and
- * theirs. Adds those that want a processor to *ret_run. */
-apr_uint64_t vl_proc_programs_ns(pid_t pid, int *ret_run);
+ * theirs, of so many generations. Adds those that want a processor to *ret_run. */
+apr_uint64_t vl_proc_programs_ns(pid_t pid, int generations, int *ret_run);
 /* Returns up to max threads of the process. */
 int vl_proc_threads(pid_t pid, pid_t *ret_tids, int max);
 /* Returns how many there are, at most max, in a third of the time of a list. */
