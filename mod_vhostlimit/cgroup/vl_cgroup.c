@@ -9,7 +9,6 @@
 #include <apr_strings.h>
 
 #include "cgroup/vl_cgroup_file.h"
-#include "cgroup/vl_cgroup_mount.h"
 
 /* Possible mount points of v2.  They are tried because a v2 tree without controllers, which
  * no search for a controller finds, still counts CPU time. */
@@ -23,34 +22,6 @@ static const char *const v2_mounts[] = {
  * bound the number of sites that run at once to about eight for each processor, so
  * Apache is not starved either.  Measurements: docs/design/004-cgroups.md. */
 static const vl_cgroup_limits_t server_limits = { .weight = 300 };
-
-/* Returns the mount point of a v2 tree, or NULL. */
-static const char *find_v2_mount(void)
-{
-    int i;
-
-    for (i = 0; v2_mounts[i]; i++) {
-        if (vl_cgroup_mount_is_v2(v2_mounts[i]))
-            return v2_mounts[i];
-    }
-    return NULL;
-}
-
-/* Sets version and mount point of the controller; v1 takes precedence.  Both stay unset if
- * the controller is not mounted. */
-static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
-                            controller_t *ctl)
-{
-    int version;
-
-    for (version = 1; version <= 2 && !ctl->version; version++) {
-        const char *name = vl_cgroup_controller_name(controller, version);
-
-        ctl->mount = *name ? vl_cgroup_mount_find(p, name, version) : NULL;
-        if (ctl->mount)
-            ctl->version = version;
-    }
-}
 
 /* Switches all controllers off and records the reason. */
 static void turn_off(vl_cgroup_t *cg, const char *reason)
@@ -66,17 +37,28 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     }
 }
 
-/* Finds all controllers and sets the backend.  If no v1 controller counts CPU time, the v2
- * tree does, because cpu.stat exists in every v2 group. */
+/* Finds all controllers and sets the backend; v1 takes precedence.  If no v1 controller counts
+ * CPU time, the v2 tree does, because cpu.stat exists in every v2 group. */
 static void detect(vl_cgroup_t *cg)
 {
     controller_t *cpuacct = &cg->controllers[VL_CG_CPUACCT];
-    const char *v2 = find_v2_mount();
-    int c, knows_v1 = 0;
+    const char *v2 = NULL;
+    int c, i, knows_v1 = 0;
 
+    for (i = 0; v2_mounts[i] && !v2; i++) {
+        if (vl_cgroup_mount_version(v2_mounts[i]) == 2)
+            v2 = v2_mounts[i];
+    }
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        find_controller(cg->pool, c, &cg->controllers[c]);
-        knows_v1 |= cg->controllers[c].version == 1;
+        controller_t *ctl = &cg->controllers[c];
+
+        for (i = 1; i <= 2 && !ctl->version; i++) {
+            const char *name = vl_cgroup_controller_name(c, i);
+
+            ctl->mount = *name ? vl_cgroup_mount_find(cg->pool, name, i) : NULL;
+            ctl->version = ctl->mount ? i : 0;
+        }
+        knows_v1 |= ctl->version == 1;
     }
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         /* If some controller is mounted as v1, this one may exist but be mounted nowhere. */
@@ -97,30 +79,10 @@ static void detect(vl_cgroup_t *cg)
                      "tree, is mounted");
 }
 
-/* Returns 1 if an earlier configuration or an earlier server has used the controller in
- * this tree. */
-static int was_used(const vl_cgroup_t *cg, vl_cgroup_controller_e controller)
+/* Returns 1 if the v2 groups of the tree have to be given the controller. */
+static int has_v2(const controller_t *ctl, vl_cgroup_controller_e controller)
 {
-    const controller_t *ctl = &cg->controllers[controller];
-    const char *dir = apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL);
-
-    if (ctl->version == 1)
-        return !access(dir, F_OK);
-    return vl_cgroup_lists(vl_cgroup_file_read(cg->pool, apr_pstrcat(
-                               cg->pool, dir, "/cgroup.subtree_control", NULL)),
-                           vl_cgroup_controller_name(controller, 2));
-}
-
-/* Switches off each controller that no limit needs.  A controller that was in use before
- * stays in use, because limits that it still enforces must be lifted. */
-static void drop_unneeded(vl_cgroup_t *cg, unsigned needs)
-{
-    int c;
-
-    for (c = VL_CG_MEMORY; c < VL_CG_CONTROLLERS; c++) {
-        if (cg->controllers[c].version && !(needs & 1u << c) && !was_used(cg, c))
-            cg->controllers[c].version = 0;
-    }
+    return ctl->version == 2 && !ctl->missing && controller != VL_CG_CPUACCT;
 }
 
 /* Moves Apache into the tree, into the group ".server", and sets cg->origin.  Child
@@ -151,31 +113,22 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
     return failed;
 }
 
-/* v2: enables the controllers for the groups below the tree's root. */
-static void enable_controllers(vl_cgroup_t *cg)
-{
-    int c;
-
-    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        controller_t *ctl = &cg->controllers[c];
-
-        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT)
-            ctl->missing = vl_cgroup_enable(
-                cg->pool, ctl->mount, cg->path,
-                vl_cgroup_controller_name(c, 2));
-    }
-}
-
 /* Sets up the tree after its root group has been created: moves Apache, enables controllers
  * and sets its weight.  A failure disables CPU shares only. */
 static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
     controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
+    int c;
 
     if (!cpu->missing)
         cpu->missing = enter_tree(cg, old);
-    enable_controllers(cg);
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        controller_t *ctl = &cg->controllers[c];
+
+        if (has_v2(ctl, c))
+            ctl->missing = vl_cgroup_enable(cg->pool, ctl->mount, cg->path, vl_cgroup_controller_name(c, 2));
+    }
     if (!cpu->missing && cpu->version == 2)
         cpu->missing = vl_cgroup_enable(cg->pool, cpu->mount, server, "cpu");
     if (!cpu->missing)
@@ -186,25 +139,15 @@ static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
                                  NULL);
 }
 
-/* Returns the path of the tree for "VhostLimitCgroup auto": below the group of the server,
- * which respects systemd's delegation and the cgroup namespace of a container.  After a
- * restart the server is in the tree already, and the path of the tree is cut off first. */
-static const char *auto_path(vl_cgroup_t *cg)
-{
-    static const char tree[] = ROOT_NAME SERVER_NAME;
-    const char *own = vl_cgroup_of(cg, cg->pool, "self");
-    apr_size_t len = strlen(own);
-
-    if (len >= sizeof(tree) - 1 && !strcmp(own + len - (sizeof(tree) - 1),
-                                           tree))
-        own = apr_pstrmemdup(cg->pool, own, len - (sizeof(tree) - 1));
-    return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
-}
-
 /* Finds the hierarchies and the path of the tree.  Without hierarchies the backend is "off"
  * then. */
 static void find_tree(vl_cgroup_t *cg, const char *setting, unsigned needs)
 {
+    static const char tree[] = ROOT_NAME SERVER_NAME;
+    const char *own;
+    apr_size_t len;
+    int c;
+
     if (!strcmp(setting, "off")) {
         turn_off(cg, "VhostLimitCgroup off");
         return;
@@ -213,9 +156,29 @@ static void find_tree(vl_cgroup_t *cg, const char *setting, unsigned needs)
     detect(cg);
     if (!strcmp(cg->backend, "off"))
         return;
-    cg->path = strcmp(setting, "auto") ? apr_pstrdup(cg->pool, setting)
-                                       : auto_path(cg);
-    drop_unneeded(cg, needs);
+    cg->path = apr_pstrdup(cg->pool, setting);
+    if (!strcmp(setting, "auto")) {
+        /* Below the group of the server, which respects systemd's delegation and the cgroup namespace of a
+         * container.  After a restart the server is in the tree already, whose path is cut off then. */
+        own = vl_cgroup_of(cg, cg->pool, "self");
+        len = strlen(own);
+        if (len >= sizeof(tree) - 1 && !strcmp(own + len - (sizeof(tree) - 1), tree))
+            len -= sizeof(tree) - 1;
+        cg->path = apr_pstrcat(cg->pool, apr_pstrmemdup(cg->pool, own, len), ROOT_NAME, NULL);
+    }
+    /* A controller that no limit needs is off, unless an earlier configuration or an earlier server has used it in
+     * this tree: limits that it still enforces must be lifted. */
+    for (c = VL_CG_MEMORY; c < VL_CG_CONTROLLERS; c++) {
+        controller_t *ctl = &cg->controllers[c];
+        const char *dir = apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL);
+
+        if (needs & 1u << c || (ctl->version == 1 && !access(dir, F_OK))
+            || (ctl->version == 2 && vl_cgroup_lists(
+                    vl_cgroup_file_read(cg->pool, apr_pstrcat(cg->pool, dir, "/cgroup.subtree_control", NULL)),
+                    vl_cgroup_controller_name(c, 2))))
+            continue;
+        ctl->version = 0;
+    }
     cg->disks = vl_cgroup_disks(cg->pool);
 }
 
@@ -224,35 +187,6 @@ static void turn_off_failed(vl_cgroup_t *cg, const char *failed)
 {
     turn_off(cg, apr_psprintf(cg->pool, "group %s cannot be made: %s", cg->path,
                               failed));
-}
-
-/* Creates the tree. */
-static void make_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
-{
-    const char *failed = vl_cgroup_make_group(cg, cg->pool, cg->path);
-
-    if (failed)
-        turn_off_failed(cg, failed);
-    else
-        prepare(cg, old);
-}
-
-/* Copies all strings into the tree's pool.  A restart loads the module again, perhaps at
- * another address, and string literals of the previous load are unmapped. */
-static void copy_constants(vl_cgroup_t *cg)
-{
-    int c;
-
-    cg->backend = apr_pstrdup(cg->pool, cg->backend);
-    cg->path = apr_pstrdup(cg->pool, cg->path);
-    cg->reason = apr_pstrdup(cg->pool, cg->reason);
-    cg->origin = apr_pstrdup(cg->pool, cg->origin);
-    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        controller_t *ctl = &cg->controllers[c];
-
-        ctl->mount = apr_pstrdup(cg->pool, ctl->mount);
-        ctl->missing = apr_pstrdup(cg->pool, ctl->missing);
-    }
 }
 
 static vl_cgroup_t *make_struct(apr_pool_t *p)
@@ -267,37 +201,26 @@ static vl_cgroup_t *make_struct(apr_pool_t *p)
     return cg;
 }
 
-/* v2: records which controllers the root of the hierarchy does not have. */
-static void probe_controllers(vl_cgroup_t *cg)
-{
-    int c;
-
-    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        controller_t *ctl = &cg->controllers[c];
-
-        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT
-            && !vl_cgroup_lists(vl_cgroup_file_read(cg->pool, apr_pstrcat(
-                                    cg->pool, ctl->mount,
-                                    "/cgroup.controllers", NULL)),
-                                vl_cgroup_controller_name(c, 2)))
-            ctl->missing = "it is not delegated to /";
-    }
-}
-
 vl_cgroup_t *vl_cgroup_probe(apr_pool_t *p, const char *setting, unsigned needs)
 {
     vl_cgroup_t *cg = make_struct(p);
-    const controller_t *ctl;
+    const controller_t *hierarchy;
     const char *failed = NULL;
     int i;
 
     find_tree(cg, setting, needs);
-    for (i = 0; !failed && (ctl = vl_cgroup_hierarchy(cg, i)); i++)
-        failed = vl_cgroup_try_path(p, ctl->mount, cg->path);
+    for (i = 0; !failed && (hierarchy = vl_cgroup_hierarchy(cg, i)); i++)
+        failed = vl_cgroup_try_path(p, hierarchy->mount, cg->path);
     if (failed)
         turn_off_failed(cg, failed);
-    else
-        probe_controllers(cg);
+    for (i = 0; !failed && i < VL_CG_CONTROLLERS; i++) {
+        controller_t *ctl = &cg->controllers[i];
+
+        if (has_v2(ctl, i)
+            && !vl_cgroup_lists(vl_cgroup_file_read(p, apr_pstrcat(p, ctl->mount, "/cgroup.controllers", NULL)),
+                                vl_cgroup_controller_name(i, 2)))
+            ctl->missing = "it is not delegated to /";
+    }
     return cg;
 }
 
@@ -350,8 +273,7 @@ static void leave_to_systemd(vl_cgroup_t *cg)
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         controller_t *ctl = &cg->controllers[c];
 
-        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT
-            && !is_delegated(cg->pool, ctl->mount, own))
+        if (has_v2(ctl, c) && !is_delegated(cg->pool, ctl->mount, own))
             ctl->missing = apr_psprintf(cg->pool, "systemd has not delegated %s to Apache", own);
     }
 }
@@ -359,8 +281,10 @@ static void leave_to_systemd(vl_cgroup_t *cg)
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old)
 {
+    const char *failed;
     apr_pool_t *p;
     vl_cgroup_t *cg;
+    int c;
 
     /* The tree needs a pool of its own.  It must exist until the next configuration has
      * been read, and until the server exits.  No pool of httpd has this lifetime. */
@@ -371,9 +295,23 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
         leave_to_systemd(cg);
     if (!old)
         vl_cgroup_find_left(cg);
-    if (strcmp(cg->backend, "off"))
-        make_tree(cg, old);
-    copy_constants(cg);
+    if (strcmp(cg->backend, "off")) {
+        failed = vl_cgroup_make_group(cg, p, cg->path);
+        if (failed)
+            turn_off_failed(cg, failed);
+        else
+            prepare(cg, old);
+    }
+    /* A restart loads the module again, perhaps at another address, and string literals of the previous load are
+     * unmapped: all strings are copied. */
+    cg->backend = apr_pstrdup(p, cg->backend);
+    cg->path = apr_pstrdup(p, cg->path);
+    cg->reason = apr_pstrdup(p, cg->reason);
+    cg->origin = apr_pstrdup(p, cg->origin);
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        cg->controllers[c].mount = apr_pstrdup(p, cg->controllers[c].mount);
+        cg->controllers[c].missing = apr_pstrdup(p, cg->controllers[c].missing);
+    }
     cg->same = old && are_same(old, cg) ? old : NULL;
     return cg;
 }

@@ -27,32 +27,13 @@ const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
 /* Removes the group from every hierarchy in use. A group with members or child groups
  * stays, because rmdir() fails then. The delete function of libcgroup is not used: it moves
  * the members to another group. */
-static void remove_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *path)
+static void remove_group(const vl_cgroup_t *cg, const char *path)
 {
     const controller_t *ctl;
     int i;
 
     for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
-        rmdir(apr_pstrcat(p, ctl->mount, path, NULL));
-}
-
-/* Returns 1 if the file has the value.  A file with a line for each disk counts as different. */
-static int has_value(apr_pool_t *p, const char *file, const char *value)
-{
-    const char *text = vl_cgroup_file_read(p, file);
-    apr_size_t n = strlen(value);
-
-    if (strncmp(text, value, n) != 0)
-        return 0;
-    /* cpu.max has its period after "max". */
-    return !strcmp(text + n, "\n") || (!strcmp(value, "max") && text[n] == ' ');
-}
-
-/* Writes the value unless the file has it.  The kernel needs 0.9 ms to set an unchanged quota
- * (cpu.cfs_quota_us, cpu.max), and a restart of thousands of sites sets all of them. */
-static const char *write_changed(apr_pool_t *p, const char *file, const char *value)
-{
-    return has_value(p, file, value) ? NULL : vl_cgroup_file_write(file, value);
+        rmdir(apr_pstrcat(cg->pool, ctl->mount, path, NULL));
 }
 
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
@@ -66,9 +47,17 @@ const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
         return NULL;
     value = vl_cgroup_values(p, controller, ctl->version, limits, cg->disks);
     for (; value->file; value++) {
-        const char *failed = write_changed(
-            p, apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL), value->value);
+        const char *file = apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL);
+        const char *text = vl_cgroup_file_read(p, file), *failed;
+        apr_size_t n = strlen(value->value);
 
+        /* The kernel needs 0.9 ms to set an unchanged quota (cpu.cfs_quota_us, cpu.max), and a restart of thousands of
+         * sites sets all of them.  cpu.max has its period after "max".  A file with a line for each disk counts as
+         * different. */
+        if (!strncmp(text, value->value, n)
+            && (!strcmp(text + n, "\n") || (!strcmp(value->value, "max") && text[n] == ' ')))
+            continue;
+        failed = vl_cgroup_file_write(file, value->value);
         if (failed && !value->optional)
             return apr_psprintf(p, "%s cannot be set to %s: %s", value->file,
                                 value->value, failed);
@@ -76,55 +65,29 @@ const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
     return NULL;
 }
 
-/* Creates the group for the server threads of the account.  In v1 it is below the
- * account's group, and the limits of that group apply to it.  In v2 it must be below the
- * server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
-static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
-                                      const char *name,
-                                      const vl_cgroup_limits_t *limits)
+/* Adds the pids that the file has to the list, and returns how many the list has then. */
+static int add_pids(apr_array_header_t *pids, const char *file)
 {
-    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
-    const char *path, *file, *failed;
-
-    if (cpu->missing)
-        return NULL;
-    path = vl_cgroup_threads_path(cg, p, name);
-    failed = vl_cgroup_make_path(p, cpu->mount, path);
-    if (failed || cpu->version == 1)
-        return failed;
-    /* The group has to be threaded to hold threads of a process that is in another group. */
-    file = apr_pstrcat(p, cpu->mount, path, "/cgroup.type", NULL);
-    if (strcmp(vl_cgroup_file_read(p, file), "threaded\n") != 0)
-        failed = vl_cgroup_file_write(file, "threaded");
-    return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
-}
-
-/* Returns the processes that the threads of the process have forked. */
-static char *children_of(apr_pool_t *p, const char *pid)
-{
-    const char *tasks = apr_pstrcat(p, "/proc/", pid, "/task", NULL);
-    DIR *dir = opendir(tasks);
-    struct dirent *entry;
-    char *all = apr_pstrdup(p, "");
-
-    while (dir && (entry = readdir(dir))) {
-        if (*entry->d_name != '.')
-            all = apr_pstrcat(p, all, vl_cgroup_file_read(p, apr_psprintf(
-                p, "%s/%s/children", tasks, entry->d_name)), NULL);
-    }
-    if (dir)
-        closedir(dir);
-    return all;
-}
-
-/* Adds the pids that the text has to the list, and returns how many the list has then. */
-static int add_pids(apr_array_header_t *pids, char *text)
-{
-    char *pid, *last;
+    char *text = apr_pstrdup(pids->pool, vl_cgroup_file_read(pids->pool, file)), *pid, *last;
 
     for (pid = apr_strtok(text, " \n", &last); pid; pid = apr_strtok(NULL, " \n", &last))
         APR_ARRAY_PUSH(pids, char *) = pid;
     return pids->nelts;
+}
+
+/* Adds the processes that the threads of the process have forked. */
+static void add_children(apr_array_header_t *pids, const char *pid)
+{
+    const char *tasks = apr_pstrcat(pids->pool, "/proc/", pid, "/task/", NULL);
+    DIR *dir = opendir(tasks);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        if (*entry->d_name != '.')
+            add_pids(pids, apr_pstrcat(pids->pool, tasks, entry->d_name, "/children", NULL));
+    }
+    if (dir)
+        closedir(dir);
 }
 
 /* Returns 1 if /proc/<pid>/<name> has the text. */
@@ -144,8 +107,10 @@ static int move_descendants(const vl_cgroup_t *cg, apr_pool_t *p, const char *fi
                             const char *from, const char *to)
 {
     apr_array_header_t *pids = apr_array_make(p, 64, sizeof(char *));
-    int children = add_pids(pids, children_of(p, apr_itoa(p, (int)getpid()))), i, moved = 0;
+    int children, i, moved = 0;
 
+    add_children(pids, apr_itoa(p, (int)getpid()));
+    children = pids->nelts;
     for (i = 0; i < pids->nelts; i++) {
         const char *pid = APR_ARRAY_IDX(pids, i, const char *);
         const char *here = vl_cgroup_of(cg, p, pid);
@@ -154,7 +119,7 @@ static int move_descendants(const vl_cgroup_t *cg, apr_pool_t *p, const char *fi
         if (!is_there && (is_server || proc_has(p, pid, "comm", VL_RESCUE_NAME "\n")))
             moved += !vl_cgroup_file_write(file, pid);
         if (is_there || is_server)
-            add_pids(pids, children_of(p, pid));
+            add_children(pids, pid);
     }
     return moved;
 }
@@ -181,16 +146,29 @@ const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed;
 }
 
-/* Creates the groups of the account and sets their limits.  Returns NULL or an error message. */
+/* Creates the groups of the account and sets their limits.  In v1 the group for its server threads
+ * is below that for its back ends, and the limits of that one apply to it.  In v2 it must be below
+ * the server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
 static const char *make_groups(const vl_cgroup_t *cg, apr_pool_t *p, const group_t *group)
 {
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *path = apr_pstrcat(p, cg->path, "/", group->name, NULL);
-    const char *failed = vl_cgroup_make_group(cg, p, path);
+    const char *threads = vl_cgroup_threads_path(cg, p, group->name);
+    const char *failed = vl_cgroup_make_group(cg, p, path), *file;
     int c;
 
     if (failed)
         return apr_psprintf(p, "group %s cannot be made: %s", path, failed);
-    failed = make_threads_group(cg, p, group->name, &group->limits);
+    if (!cpu->missing)
+        failed = vl_cgroup_make_path(p, cpu->mount, threads);
+    if (!failed && !cpu->missing && cpu->version == 2) {
+        /* It has to be threaded to hold threads of a process that is in another group. */
+        file = apr_pstrcat(p, cpu->mount, threads, "/cgroup.type", NULL);
+        if (strcmp(vl_cgroup_file_read(p, file), "threaded\n") != 0)
+            failed = vl_cgroup_file_write(file, "threaded");
+        if (!failed)
+            failed = vl_cgroup_set(cg, p, VL_CG_CPU, threads, &group->limits);
+    }
     for (c = 0; !failed && c < VL_CG_CONTROLLERS; c++)
         failed = vl_cgroup_set(cg, p, c, path, &group->limits);
     return failed;
@@ -205,26 +183,11 @@ static unsigned differences(const vl_cgroup_limits_t *a, const vl_cgroup_limits_
            | (a->io != b->io ? 1u << VL_CG_IO : 0);
 }
 
-/* Returns 1 if the groups are those of the previous tree, with the same limits.  Takes the
- * descriptors of the previous tree. */
-static int is_kept(const vl_cgroup_t *cg, group_t *group)
-{
-    group_t *old = cg->same ? apr_hash_get(cg->same->accounts, group->name, APR_HASH_KEY_STRING)
-                            : NULL;
-
-    if (!old)
-        return 0;
-    group->n_fds = old->n_fds;
-    memcpy(group->fds, old->fds, sizeof(group->fds));
-    old->n_fds = 0;
-    return old->is_set && !differences(&old->limits, &group->limits);
-}
-
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits)
 {
+    group_t *group, *old;
     const char *failed;
-    group_t *group;
     apr_pool_t *p;
 
     if (!*cg->path)
@@ -233,7 +196,13 @@ apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
     group->name = vl_cgroup_file_name(cg->pool, account);
     group->limits = *limits;
     apr_hash_set(cg->accounts, group->name, APR_HASH_KEY_STRING, group);
-    group->is_set = is_kept(cg, group);
+    old = cg->same ? apr_hash_get(cg->same->accounts, group->name, APR_HASH_KEY_STRING) : NULL;
+    if (old) {
+        group->n_fds = old->n_fds;
+        memcpy(group->fds, old->fds, sizeof(group->fds));
+        old->n_fds = 0;
+        group->is_set = old->is_set && !differences(&old->limits, limits);
+    }
     if (group->is_set)
         return APR_SUCCESS;
     apr_pool_create(&p, cg->pool);
@@ -252,22 +221,20 @@ group_t *vl_cgroup_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *accou
 
 /* A directory of a cgroup hierarchy has a link for each of its folders (kernfs_refresh_inode()
  * in fs/kernfs/inode.c). */
-static apr_uint64_t links_of(const vl_cgroup_t *cg, const controller_t *ctl, const char *below)
-{
-    struct stat info;
-
-    return stat(apr_pstrcat(cg->pool, ctl->mount, cg->path, below, NULL), &info)
-           ? 0 : info.st_nlink;
-}
-
 apr_uint64_t vl_cgroup_links(const vl_cgroup_t *cg)
 {
+    static const char *const below[] = { "", SERVER_NAME };
     const controller_t *ctl;
     apr_uint64_t links = 0;
-    int i;
+    struct stat info;
+    int i, k;
 
-    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
-        links += links_of(cg, ctl, "") + links_of(cg, ctl, SERVER_NAME);
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
+        for (k = 0; k < 2; k++) {
+            if (!stat(apr_pstrcat(cg->pool, ctl->mount, cg->path, below[k], NULL), &info))
+                links += info.st_nlink;
+        }
+    }
     return links;
 }
 
@@ -297,17 +264,14 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                          limits);
 }
 
-/* Returns 1 if a group of the account still exists. */
-static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
+/* Returns 1 if the group exists in a hierarchy. */
+static int exists(const vl_cgroup_t *cg, const char *path)
 {
-    const char *path = apr_pstrcat(p, cg->path, "/", name, NULL);
-    const char *threads = vl_cgroup_threads_path(cg, p, name);
     const controller_t *ctl;
     int i;
 
     for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
-        if (!access(apr_pstrcat(p, ctl->mount, path, NULL), F_OK)
-            || !access(apr_pstrcat(p, ctl->mount, threads, NULL), F_OK))
+        if (!access(apr_pstrcat(cg->pool, ctl->mount, path, NULL), F_OK))
             return 1;
     }
     return 0;
@@ -324,20 +288,22 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
 
     for (i = apr_hash_first(p, names); i; i = apr_hash_next(i)) {
         const char *name = apr_hash_this_key(i);
+        const char *path = apr_pstrcat(p, old->path, "/", name, NULL);
+        const char *threads = vl_cgroup_threads_path(old, p, name);
 
         if (cg && apr_hash_get(cg->accounts, name, APR_HASH_KEY_STRING))
             continue;
         if (cpu->version)
-            rmdir(apr_pstrcat(p, cpu->mount, vl_cgroup_threads_path(old, p, name), NULL));
-        remove_group(old, p, apr_pstrcat(p, old->path, "/", name, NULL));
-        if (!exists(old, p, name))
+            rmdir(apr_pstrcat(p, cpu->mount, threads, NULL));
+        remove_group(old, path);
+        if (!exists(old, path) && !exists(old, threads))
             continue;
         if (cg) {
             name = apr_pstrdup(cg->pool, name);
             apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);
         }
         else if (cpu->version)  /* shows the next server that the group is the module's */
-            vl_cgroup_make_path(p, cpu->mount, vl_cgroup_threads_path(old, p, name));
+            vl_cgroup_make_path(p, cpu->mount, threads);
     }
 }
 
@@ -345,9 +311,8 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
  * is among them: it has mapped this module, and uses the tree. */
 static int find_orphans(const vl_cgroup_t *cg, apr_pool_t *p, apr_array_header_t *pids)
 {
-    int n = add_pids(pids, apr_pstrdup(p, vl_cgroup_file_read(p, apr_pstrcat(
-                               p, cg->controllers[VL_CG_CPU].mount, cg->path, SERVER_NAME
-                               "/cgroup.procs", NULL)))), i;
+    int n = add_pids(pids, apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount, cg->path,
+                                       SERVER_NAME "/cgroup.procs", NULL)), i;
 
     for (i = 0; i < n; i++) {
         if (proc_has(p, APR_ARRAY_IDX(pids, i, const char *), "maps", "/mod_vhostlimit.so"))
@@ -403,42 +368,8 @@ static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
            && move_orphans(cg, cg->pool, !is_moved ? cg->origin : apr_pstrcat(
                                cg->pool, next->path, SERVER_NAME, NULL)) > 0)
         ;
-    remove_group(cg, cg->pool, server);
-    remove_group(cg, cg->pool, cg->path);
-}
-
-/* Returns 1 if the root of the tree still exists. */
-static int root_exists(const vl_cgroup_t *cg)
-{
-    const controller_t *ctl;
-    int i;
-
-    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
-        if (!access(apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL), F_OK))
-            return 1;
-    }
-    return 0;
-}
-
-/* Removes what cg does not use of the tree and frees the struct.  If groups of a tree with
- * another path cannot be removed, the struct moves to the list cg->earlier. */
-static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
-{
-    vl_cgroup_t *same = cg && !strcmp(tree->path, cg->path) ? cg : NULL;
-
-    if (*tree->path) {
-        remove_names(tree, tree->accounts, same);
-        remove_names(tree, tree->left, same);
-        if (!same)
-            remove_tree(tree, cg);
-    }
-    if (*tree->path && cg && !same && root_exists(tree)) {
-        tree->earlier = cg->earlier;
-        cg->earlier = tree;
-    }
-    else {
-        apr_pool_destroy(tree->pool);
-    }
+    remove_group(cg, server);
+    remove_group(cg, cg->path);
 }
 
 /* Closes the descriptors that no later tree has taken. */
@@ -460,14 +391,27 @@ static void close_fds(const vl_cgroup_t *cg)
 
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
 {
-    vl_cgroup_t *earlier;
+    vl_cgroup_t *earlier, *same;
 
     if (!old && cg)
         remove_names(cg, cg->left, cg);
     for (; old; old = earlier) {
         earlier = old->earlier;
+        same = cg && !strcmp(old->path, cg->path) ? cg : NULL;
         close_fds(old);
-        remove_or_keep(old, cg);
+        if (*old->path) {
+            remove_names(old, old->accounts, same);
+            remove_names(old, old->left, same);
+            if (!same)
+                remove_tree(old, cg);
+        }
+        if (!*old->path || !cg || same || !exists(old, old->path)) {
+            apr_pool_destroy(old->pool);
+            continue;
+        }
+        /* Groups of it could not be removed. */
+        old->earlier = cg->earlier;
+        cg->earlier = old;
     }
     if (cg) {
         cg->same = NULL;

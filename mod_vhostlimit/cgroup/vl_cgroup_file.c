@@ -98,28 +98,16 @@ const char *vl_cgroup_try_path(apr_pool_t *p, const char *mount,
     return NULL;
 }
 
-/* Writes the value and retries for 0.5 s while the kernel answers EBUSY: the program that
- * started Apache may need a moment to leave the group. */
-static const char *write_when_empty(const char *file, const char *value)
-{
-    static const struct timespec delay = { 0, 20000000 };
-    const char *failed;
-    int tries = 25;
-
-    while ((failed = vl_cgroup_file_write(file, value)) && errno == EBUSY
-           && --tries)
-        nanosleep(&delay, NULL);
-    return failed;
-}
-
 /* v2: enables the controller in one group, for its child groups.  Returns NULL or an error
  * message. */
 static const char *enable_in(apr_pool_t *p, const char *mount,
                              const char *path, const char *controller)
 {
+    static const struct timespec delay = { 0, 20000000 };
     const char *dir = apr_pstrcat(p, mount, path, "/", NULL);
     const char *file = apr_pstrcat(p, dir, "cgroup.subtree_control", NULL);
-    const char *failed;
+    const char *failed, *value = apr_pstrcat(p, "+", controller, NULL);
+    int tries = 25;
 
     if (vl_cgroup_lists(vl_cgroup_file_read(p, file), controller))
         return NULL;
@@ -127,7 +115,9 @@ static const char *enable_in(apr_pool_t *p, const char *mount,
                          p, dir, "cgroup.controllers", NULL)), controller))
         return apr_psprintf(p, "it is not delegated to %s",
                             *path ? path : "/");
-    failed = write_when_empty(file, apr_pstrcat(p, "+", controller, NULL));
+    /* While it is EBUSY: the program that started Apache may need a moment to leave the group. */
+    while ((failed = vl_cgroup_file_write(file, value)) && errno == EBUSY && --tries)
+        nanosleep(&delay, NULL);
     if (failed && errno == EBUSY)
         return apr_psprintf(p, "it cannot be enabled in %s: there are processes "
                             "in that group itself", path);
@@ -146,36 +136,24 @@ const char *vl_cgroup_enable(apr_pool_t *p, const char *mount,
     return failed;
 }
 
-/* Returns 1 if the block device is a disk with a size other than 0. */
-static int is_disk(apr_pool_t *p, const char *name)
-{
-    static const char *const in_memory[] = { "ram", "loop", "zram", NULL };
-    const char *size = apr_pstrcat(p, "/sys/block/", name, "/size", NULL);
-    int i;
-
-    for (i = 0; in_memory[i]; i++) {
-        if (!strncmp(name, in_memory[i], strlen(in_memory[i])))
-            return 0;
-    }
-    return *name != '.' && strtoll(vl_cgroup_file_read(p, size), NULL, 10) > 0;
-}
-
 const char *const *vl_cgroup_disks(apr_pool_t *p)
 {
+    static const char *const in_memory[] = { "ram", "loop", "zram", NULL };
     apr_array_header_t *disks = apr_array_make(p, 4, sizeof(char *));
     DIR *dir = opendir("/sys/block");
     struct dirent *entry;
+    int i;
 
     while (dir && (entry = readdir(dir))) {
-        const char *number;
+        const char *name = entry->d_name, *number;
 
-        if (!is_disk(p, entry->d_name))
+        for (i = 0; in_memory[i] && strncmp(name, in_memory[i], strlen(in_memory[i])) != 0; i++)
+            ;
+        if (in_memory[i] || *name == '.'
+            || strtoll(vl_cgroup_file_read(p, apr_pstrcat(p, "/sys/block/", name, "/size", NULL)), NULL, 10) <= 0)
             continue;
-        number = vl_cgroup_file_read(p, apr_pstrcat(p, "/sys/block/",
-                                                    entry->d_name, "/dev",
-                                                    NULL));
-        APR_ARRAY_PUSH(disks, const char *) =
-            apr_pstrmemdup(p, number, strcspn(number, "\n"));
+        number = vl_cgroup_file_read(p, apr_pstrcat(p, "/sys/block/", name, "/dev", NULL));
+        APR_ARRAY_PUSH(disks, const char *) = apr_pstrmemdup(p, number, strcspn(number, "\n"));
     }
     if (dir)
         closedir(dir);

@@ -6,6 +6,8 @@
  * the tree, vl_cgroup_account.c creates and removes the groups of the accounts, and
  * vl_cgroup_path.c builds path names.  There is no lock: see vl_cgroup.h. */
 
+#include <stdio.h>
+
 #include <apr_hash.h>
 
 #include "cgroup/vl_cgroup.h"
@@ -85,5 +87,22 @@ void vl_cgroup_find_left(vl_cgroup_t *cg);
  * `path` of the cpu hierarchy.  Returns NULL or an error message. */
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path);
+
+/* vl_cgroup_mount.c finds where the kernel's controllers are mounted: with libcgroup if configure
+ * defines VL_LIBCGROUP, else from /proc/self/mounts.  It is the only file that includes
+ * <libcgroup.h>.  Main thread of the parent only. */
+
+/* To be called before the first vl_cgroup_mount_find() of each configuration. */
+void vl_cgroup_mount_init(void);
+/* Returns the mount point of the controller in the given cgroup version, allocated in p.
+ * NULL: that version does not have the controller. */
+const char *vl_cgroup_mount_find(apr_pool_t *p, const char *controller,
+                                 int version);
+/* Returns the cgroup version of what is mounted at the path, 0 if it is something else. */
+int vl_cgroup_mount_version(const char *path);
+/* Exported for its unit test.  Returns the next mount point in a text like /proc/self/mounts with
+ * a file system of the given type and option ("": any option).  NULL: there are no more. */
+const char *vl_cgroup_mount_next(apr_pool_t *p, FILE *mounts, const char *type,
+                                 const char *option);
 
 #endif

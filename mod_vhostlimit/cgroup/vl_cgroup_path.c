@@ -34,19 +34,12 @@ const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
          line = apr_strtok(NULL, "\n", &last)) {
         char *names = strchr(line, ':');    /* "4:cpu,cpuacct:/path" */
         char *path = names ? strchr(names + 1, ':') : NULL;
-        char *name, *rest;
 
         if (!path)
             continue;
-        *path++ = '\0';
-        names++;
-        if (!*names && !*controller)
-            return path;
-        for (name = apr_strtok(names, ",", &rest); name;
-             name = apr_strtok(NULL, ",", &rest)) {
-            if (!strcmp(name, controller))
-                return path;
-        }
+        *path = '\0';
+        if (*controller ? vl_cgroup_lists(names + 1, controller) : !names[1])
+            return path + 1;
     }
     return NULL;
 }

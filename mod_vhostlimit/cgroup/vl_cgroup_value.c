@@ -153,8 +153,7 @@ int vl_cgroup_lists(const char *list, const char *word)
     const char *at;
 
     for (at = strstr(list, word); at; at = strstr(at + 1, word)) {
-        if ((at == list || at[-1] == ' ')
-            && (!at[len] || strchr(" \n", at[len])))
+        if ((at == list || strchr(" ,", at[-1])) && (!at[len] || strchr(" ,\n", at[len])))
             return 1;
     }
     return 0;

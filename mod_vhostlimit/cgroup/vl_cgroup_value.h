@@ -44,7 +44,7 @@ const vl_cgroup_value_t *vl_cgroup_values(apr_pool_t *p,
                                           int version,
                                           const vl_cgroup_limits_t *limits,
                                           const char *const *disks);
-/* Returns 1 if the word is in a list like cgroup.controllers, separated by spaces. */
+/* Returns 1 if the word is in a list like cgroup.controllers, separated by spaces or commas. */
 int vl_cgroup_lists(const char *list, const char *word);
 
 #endif

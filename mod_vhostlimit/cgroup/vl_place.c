@@ -86,11 +86,6 @@ apr_status_t vl_place_post_config_add(vl_place_t *place, apr_uint32_t account,
     return account == VL_PLACE_NONE ? APR_SUCCESS : n ? APR_ENOSPC : APR_ENOENT;
 }
 
-static int enter(int fd)
-{
-    return write(fd, "0", 1) == 1;
-}
-
 void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
 {
     static __thread apr_uint32_t current_account = VL_PLACE_NONE;
@@ -99,7 +94,7 @@ void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
     if (account == current_account)
         return;
     fd = account == VL_PLACE_NONE ? place->server_fd : place->fds[account][0];
-    if (fd >= 0 && enter(fd))
+    if (fd >= 0 && write(fd, "0", 1) == 1)
         current_account = account;
 }
 
@@ -109,8 +104,10 @@ static void enter_in_child(void)
 {
     int i;
 
-    for (i = 1; i <= VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++)
-        enter(fork_fds[i]);
+    for (i = 1; i <= VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++) {
+        if (write(fork_fds[i], "0", 1) != 1)
+            continue;
+    }
 }
 
 static void register_handler(void)

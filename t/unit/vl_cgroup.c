@@ -10,7 +10,7 @@
 #include "tap.h"
 #include "cgroup/vl_cgroup.h"
 #include "cgroup/vl_cgroup_file.h"
-#include "cgroup/vl_cgroup_mount.h"
+#include "cgroup/vl_cgroup_int.h"
 
 static apr_pool_t *pool;
 
@@ -41,15 +41,20 @@ static void reads_proc_self_cgroup(void)
 static void mount_is(const char *type, const char *option, int i,
                      const char *want)
 {
-    static const char text[] =
+    static char text[] =
         "proc /proc proc rw,nosuid 0 0\n"
         "cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n"
         "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n"
         "cgroup /mnt/a\\040b\\134c cgroup rw,cpu,cpuacct 0 0\n"
         "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n"
         "cut /off\n\ngarbage\n";
-    const char *got = vl_cgroup_parse_mounts(pool, text, type, option, i);
+    FILE *mounts = fmemopen(text, sizeof(text) - 1, "r");
+    const char *got;
+    int n;
 
+    for (n = 0; n <= i; n++)
+        got = vl_cgroup_mount_next(pool, mounts, type, option);
+    fclose(mounts);
     ok(want ? got && !strcmp(got, want) : !got, "mount %d of %s %s: %s", i,
        type, option, want ? want : "none");
 }
