@@ -64,31 +64,6 @@ int vl_landlock_version(void)
     return version > 0 ? (int)version : 0;
 }
 
-static uint64_t all_of(int version)
-{
-    uint64_t all = FS_ALL_OF_1;
-
-    if (version >= 2)
-        all |= FS_REFER;
-    if (version >= 3)
-        all |= FS_TRUNCATE;
-    if (version >= 5)
-        all |= FS_IOCTL_DEV;
-    if (version >= VL_LANDLOCK_UNIX)
-        all |= FS_RESOLVE_UNIX;
-    return all;
-}
-
-/* Returns the right to connect to Unix sockets below the path of the rule: all that the programs
- * may use if connections are not limited, else those of the site and of the list. */
-static uint64_t resolves(const vl_rule_t *rule, const vl_connect_t *connect)
-{
-    int is_own = rule->access == VL_RULE_RW;
-    int is_seen = is_own || rule->access == VL_RULE_RO || rule->access == VL_RULE_TMP;
-
-    return (connect->is_limited ? is_own || rule->has_sockets : is_seen) ? FS_RESOLVE_UNIX : 0;
-}
-
 static uint64_t rights_of(vl_rule_e access, uint64_t all)
 {
     switch (access) {
@@ -110,11 +85,16 @@ static uint64_t rights_of(vl_rule_e access, uint64_t all)
 static apr_status_t add_rule(int ruleset, const vl_rule_t *rule, const vl_connect_t *connect,
                              uint64_t all)
 {
-    path_beneath_t beneath = { .allowed = rights_of(rule->access, all)
-                                          | (resolves(rule, connect) & all) };
-    struct stat file;
+    path_beneath_t beneath = { .allowed = rights_of(rule->access, all) };
+    int is_own = rule->access == VL_RULE_RW;
+    int is_seen = is_own || rule->access == VL_RULE_RO || rule->access == VL_RULE_TMP;
     apr_status_t rv = APR_SUCCESS;
+    struct stat file;
 
+    /* Unix sockets: all that the programs may use if connections are not limited, else those of the site and of the
+     * list. */
+    if (connect->is_limited ? is_own || rule->has_sockets : is_seen)
+        beneath.allowed |= FS_RESOLVE_UNIX & all;
     if (!beneath.allowed)
         return APR_SUCCESS;
     beneath.parent_fd = rule->real ? vl_path_open_real(rule->real)
@@ -140,70 +120,49 @@ static apr_status_t close_fd(void *data)
     return APR_SUCCESS;
 }
 
-static apr_status_t add_ports(int ruleset, const vl_connect_t *connect)
+apr_status_t vl_landlock_make(apr_pool_t *p, const apr_array_header_t *rules,
+                              const vl_connect_t *connect, int *ret_fd, const char **ret_path)
 {
-    int i;
-
-    for (i = 0; connect->is_limited && i < connect->ports->nelts; i++) {
-        const net_port_t port = { NET_CONNECT_TCP,
-                                  (uint64_t)APR_ARRAY_IDX(connect->ports, i, int) };
-
-        if (syscall(__NR_landlock_add_rule, ruleset, RULE_NET_PORT, &port, 0))
-            return errno;
-    }
-    return APR_SUCCESS;
-}
-
-/* Adds to the ruleset what limits sockets here, and makes it.  The kernel knows the size of the
- * struct that a version of it has; it accepts a larger one if the rest is zero. */
-static apr_status_t create(apr_pool_t *p, ruleset_t *ruleset, const vl_connect_t *connect,
-                           int *ret_fd)
-{
-    int version = vl_landlock_version(), *kept;
+    int version = vl_landlock_version(), i, *kept;
+    ruleset_t ruleset = { 0 };
+    apr_status_t rv = APR_SUCCESS;
     long fd;
 
-    if (version >= VL_LANDLOCK_SCOPES)
-        ruleset->scoped |= SCOPE_ABSTRACT;
-    if (version >= VL_LANDLOCK_PORTS && connect->is_limited)
-        ruleset->handled_net = NET_BIND_TCP | NET_CONNECT_TCP;
     *ret_fd = -1;
-    if (!ruleset->handled_fs && !ruleset->handled_net && !ruleset->scoped)
+    *ret_path = "";
+    if (rules)
+        ruleset.handled_fs = FS_ALL_OF_1 | (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0)
+                             | (version >= 5 ? FS_IOCTL_DEV : 0)
+                             | (version >= VL_LANDLOCK_UNIX ? FS_RESOLVE_UNIX : 0);
+    if (version >= VL_LANDLOCK_SCOPES)
+        ruleset.scoped = SCOPE_ABSTRACT | (rules ? SCOPE_SIGNAL : 0);
+    if (version >= VL_LANDLOCK_PORTS && connect->is_limited)
+        ruleset.handled_net = NET_BIND_TCP | NET_CONNECT_TCP;
+    if (!ruleset.handled_fs && !ruleset.handled_net && !ruleset.scoped)
         return APR_SUCCESS;
-    fd = syscall(__NR_landlock_create_ruleset, ruleset, sizeof(*ruleset), 0);
+    /* The kernel knows the size of the struct that a version of it has; it accepts a larger one if
+     * the rest is zero. */
+    fd = syscall(__NR_landlock_create_ruleset, &ruleset, sizeof(ruleset), 0);
     if (fd < 0)
         return errno;
     kept = apr_palloc(p, sizeof(*kept));
     *kept = *ret_fd = (int)fd;
     fcntl(*kept, F_SETFD, FD_CLOEXEC);
     apr_pool_cleanup_register(p, kept, close_fd, apr_pool_cleanup_null);
-    return ruleset->handled_net ? add_ports(*kept, connect) : APR_SUCCESS;
-}
+    for (i = 0; ruleset.handled_net && i < connect->ports->nelts; i++) {
+        const net_port_t port = { NET_CONNECT_TCP,
+                                  (uint64_t)APR_ARRAY_IDX(connect->ports, i, int) };
 
-apr_status_t vl_landlock_files(apr_pool_t *p, const apr_array_header_t *rules,
-                               const vl_connect_t *connect, int *ret_fd, const char **ret_path)
-{
-    int version = vl_landlock_version(), i;
-    ruleset_t ruleset = { .handled_fs = all_of(version) };
-    apr_status_t rv;
-
-    *ret_path = "";
-    if (version >= VL_LANDLOCK_SCOPES)
-        ruleset.scoped = SCOPE_SIGNAL;
-    rv = create(p, &ruleset, connect, ret_fd);
-    for (i = 0; i < rules->nelts && rv == APR_SUCCESS; i++) {
+        if (syscall(__NR_landlock_add_rule, *kept, RULE_NET_PORT, &port, 0))
+            return errno;
+    }
+    for (i = 0; rules && i < rules->nelts && rv == APR_SUCCESS; i++) {
         const vl_rule_t *rule = &APR_ARRAY_IDX(rules, i, vl_rule_t);
 
-        rv = add_rule(*ret_fd, rule, connect, ruleset.handled_fs);
+        rv = add_rule(*kept, rule, connect, ruleset.handled_fs);
         *ret_path = rule->path;
     }
     return rv;
-}
-
-apr_status_t vl_landlock_sockets(apr_pool_t *p, const vl_connect_t *connect, int *ret_fd)
-{
-    ruleset_t ruleset = { 0 };
-
-    return create(p, &ruleset, connect, ret_fd);
 }
 
 int vl_landlock_enter(int fd)

@@ -21,15 +21,12 @@
 /* Returns the version of Landlock's interface in the running kernel; 0: there is none. */
 int vl_landlock_version(void);
 
-/* Makes a ruleset of vl_rule_t *rules: files, and where the kernel can signals and abstract
- * sockets of processes outside, and connections.  Paths that do not exist are left out.  The descriptor is
- * closed when p is cleared.  On an error *ret_path is the path of the rule, or "". */
-apr_status_t vl_landlock_files(apr_pool_t *p, const apr_array_header_t *rules,
-                               const vl_connect_t *connect, int *ret_fd, const char **ret_path);
-
-/* Makes a ruleset that only refuses abstract sockets of processes outside, and TCP that
- * *connect does not allow.  *ret_fd is -1 if the kernel cannot. */
-apr_status_t vl_landlock_sockets(apr_pool_t *p, const vl_connect_t *connect, int *ret_fd);
+/* Makes a ruleset that refuses, where the kernel can, abstract sockets of processes outside, and TCP
+ * that *connect does not allow.  With vl_rule_t *rules also what these do not allow, and signals to
+ * processes outside; paths that do not exist are left out.  Without rules *ret_fd is -1 if the kernel cannot.  The
+ * descriptor is closed when p is cleared.  On an error *ret_path is the path of the rule, or "". */
+apr_status_t vl_landlock_make(apr_pool_t *p, const apr_array_header_t *rules,
+                              const vl_connect_t *connect, int *ret_fd, const char **ret_path);
 
 /* Applies the ruleset to the calling process, which must have set PR_SET_NO_NEW_PRIVS.
  * Returns 0, or -1 and errno.  Makes one system call. */

@@ -128,11 +128,12 @@ static void clone_trees(const maker_t *maker)
     }
 }
 
-/* Makes the folders above the path. */
-static void make_parents(const char *path)
+/* Makes the folders above the path, and what the tree will cover, unless they are there. */
+static void make_target(int tree, const char *path)
 {
-    char folder[PATH_MAX];
-    char *slash;
+    char folder[PATH_MAX], *slash;
+    struct stat file;
+    int fd;
 
     (void)snprintf(folder, sizeof(folder), "%s", path);
     for (slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -140,15 +141,6 @@ static void make_parents(const char *path)
         mkdir(folder, 0755);
         *slash = '/';
     }
-}
-
-/* Makes what the tree will cover, unless it is there. */
-static void make_target(int tree, const char *path)
-{
-    struct stat file;
-    int fd;
-
-    make_parents(path);
     if (tree < 0 || (!fstat(tree, &file) && S_ISDIR(file.st_mode))) {
         mkdir(path, 0755);
         return;
@@ -187,24 +179,14 @@ static void place_rule(const maker_t *maker, int i)
         die(maker, "mounting", rule->path);
 }
 
-/* The links that programs expect in /dev. */
-static void make_links(void)
+/* Gives the process a root of its own, a read-only tmpfs, with the mounts of the rules. */
+static void make_root(const maker_t *maker)
 {
+    /* Programs expect these in /dev. */
     static const char *const links[][2] = {
         { "/proc/self/fd", "/dev/fd" }, { "fd/0", "/dev/stdin" },
         { "fd/1", "/dev/stdout" }, { "fd/2", "/dev/stderr" }
     };
-    unsigned i;
-
-    for (i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
-        if (symlink(links[i][0], links[i][1]))
-            continue;           /* a program that needs it says so itself */
-    }
-}
-
-/* Gives the process a root of its own, a read-only tmpfs, with the mounts of the rules. */
-static void make_root(const maker_t *maker)
-{
     int i;
 
     if (unshare(CLONE_NEWNS))
@@ -219,7 +201,10 @@ static void make_root(const maker_t *maker)
     umask(0);
     for (i = 0; i < maker->rules->nelts; i++)
         place_rule(maker, i);
-    make_links();
+    for (i = 0; i < (int)(sizeof(links) / sizeof(links[0])); i++) {
+        if (symlink(links[i][0], links[i][1]))
+            continue;           /* a program that needs it says so itself */
+    }
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL))
         die(maker, "remounting the root read-only", "");
 }
@@ -313,19 +298,6 @@ static int write_file(pid_t pid, const char *name, const char *text)
     return n < 0 ? -1 : 0;
 }
 
-/* Maps the user and the group to themselves, and no others. */
-static const char *write_maps(apr_pool_t *p, const maker_t *maker, pid_t pid)
-{
-    if (write_file(pid, "setgroups", "deny")
-        || write_file(pid, "uid_map", apr_psprintf(p, "%lu %lu 1", (unsigned long)maker->user,
-                                                   (unsigned long)maker->user))
-        || write_file(pid, "gid_map", apr_psprintf(p, "%lu %lu 1",
-                                                   (unsigned long)maker->group,
-                                                   (unsigned long)maker->group)))
-        return apr_psprintf(p, "the maps of the user namespace: %s", strerror(errno));
-    return NULL;
-}
-
 /* Returns the error that the maker has reported, or NULL. */
 static const char *report_error(apr_pool_t *p, const report_t *report, ssize_t size)
 {
@@ -348,13 +320,16 @@ static ssize_t read_report(int fd, report_t *report)
 static const char *accompany(apr_pool_t *p, const maker_t *maker, pid_t pid, int report_fd,
                              int go_fd, vl_namespace_t *ns)
 {
+    const unsigned long user = maker->user, group = maker->group;
     report_t report = { .keeper = 0 };
     const char *error = report_error(p, &report, read_report(report_fd, &report));
 
-    if (!error)
-        error = write_maps(p, maker, pid);
     if (error)
         return error;
+    /* The user and the group are mapped to themselves, and no others are. */
+    if (write_file(pid, "setgroups", "deny") || write_file(pid, "uid_map", apr_psprintf(p, "%lu %lu 1", user, user))
+        || write_file(pid, "gid_map", apr_psprintf(p, "%lu %lu 1", group, group)))
+        return apr_psprintf(p, "the maps of the user namespace: %s", strerror(errno));
     if (write(go_fd, "m", 1) != 1)
         return "the process that makes it ended unexpectedly";
     error = report_error(p, &report, read_report(report_fd, &report));
@@ -371,52 +346,46 @@ static const char *accompany(apr_pool_t *p, const maker_t *maker, pid_t pid, int
     return NULL;
 }
 
-static void close_two(int pair[2])
-{
-    close(pair[0]);
-    close(pair[1]);
-}
-
 const char *vl_namespace_make(apr_pool_t *p, const char *name, const apr_array_header_t *rules,
                               uid_t user, gid_t group, vl_namespace_t *ret_namespace)
 {
+    enum { REPORT, GO, LIFE, PIPES };
     maker_t maker = { .rules = rules, .user = user, .group = group };
-    int report[2], go[2], life[2];
+    int pipes[PIPES][2], i;
     const char *error;
     pid_t pid;
 
     ret_namespace->keeper = ret_namespace->life = -1;
     maker.trees = apr_palloc(p, (apr_size_t)rules->nelts * sizeof(int));
     maker.title = apr_psprintf(p, "read -r end # sandbox of %s", name);
-    if (pipe2(report, O_CLOEXEC))
-        return apr_psprintf(p, "a pipe: %s", strerror(errno));
-    if (pipe2(go, O_CLOEXEC)) {
-        close_two(report);
-        return apr_psprintf(p, "a pipe: %s", strerror(errno));
+    for (i = 0; i < PIPES; i++) {
+        if (!pipe2(pipes[i], O_CLOEXEC))
+            continue;
+        error = apr_psprintf(p, "a pipe: %s", strerror(errno));
+        while (i--) {
+            close(pipes[i][0]);
+            close(pipes[i][1]);
+        }
+        return error;
     }
-    if (pipe2(life, O_CLOEXEC)) {
-        close_two(report);
-        close_two(go);
-        return apr_psprintf(p, "a pipe: %s", strerror(errno));
-    }
-    maker.report = report[1];
-    maker.go = go[0];
-    maker.life = life[0];
+    maker.report = pipes[REPORT][1];
+    maker.go = pipes[GO][0];
+    maker.life = pipes[LIFE][0];
     pid = fork();
     if (!pid) {
-        close(report[0]);
-        close(go[1]);
-        close(life[1]);
+        close(pipes[REPORT][0]);
+        close(pipes[GO][1]);
+        close(pipes[LIFE][1]);
         make(&maker);
     }
-    close(report[1]);
-    close(go[0]);
-    close(life[0]);
+    close(maker.report);
+    close(maker.go);
+    close(maker.life);
     error = pid < 0 ? apr_psprintf(p, "fork: %s", strerror(errno))
-                    : accompany(p, &maker, pid, report[0], go[1], ret_namespace);
-    close(report[0]);
-    close(go[1]);
-    ret_namespace->life = life[1];
+                    : accompany(p, &maker, pid, pipes[REPORT][0], pipes[GO][1], ret_namespace);
+    close(pipes[REPORT][0]);
+    close(pipes[GO][1]);
+    ret_namespace->life = pipes[LIFE][1];
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     if (error)
@@ -424,11 +393,11 @@ const char *vl_namespace_make(apr_pool_t *p, const char *name, const apr_array_h
     return error;
 }
 
-int vl_namespace_is_alive(const vl_namespace_t *ns)
+int vl_namespace_has_ended(const vl_namespace_t *ns, int timeout_ms)
 {
     struct pollfd keeper = { .fd = ns->keeper, .events = POLLIN };
 
-    return poll(&keeper, 1, 0) == 0;
+    return poll(&keeper, 1, timeout_ms) == 1;
 }
 
 void vl_namespace_release(vl_namespace_t *ns)
@@ -436,13 +405,6 @@ void vl_namespace_release(vl_namespace_t *ns)
     if (ns->life >= 0)
         close(ns->life);
     ns->life = -1;
-}
-
-int vl_namespace_wait(const vl_namespace_t *ns)
-{
-    struct pollfd keeper = { .fd = ns->keeper, .events = POLLIN };
-
-    return poll(&keeper, 1, 1000) == 1;
 }
 
 void vl_namespace_close(vl_namespace_t *ns)
@@ -511,26 +473,11 @@ static int become_program(void *unused)
     return 126;
 }
 
-/* Ends as the program has ended. */
-static void end_as(int status)
-{
-    sigset_t one;
-
-    if (!WIFSIGNALED(status))
-        _exit(WEXITSTATUS(status));
-    (void)signal(WTERMSIG(status), SIG_DFL);
-    sigemptyset(&one);
-    sigaddset(&one, WTERMSIG(status));
-    sigprocmask(SIG_UNBLOCK, &one, NULL);
-    (void)raise(WTERMSIG(status));
-    _exit(128 + WTERMSIG(status));
-}
-
-/* The forked process: waits for the program, with all signals blocked.  It has no
- * descriptors, so that the program's output ends when the program closes it. */
+/* The forked process: waits for the program, with all signals blocked, and ends as it has ended.  It
+ * has no descriptors, so that the program's output ends when the program closes it. */
 static void guard(void)
 {
-    sigset_t all;
+    sigset_t all, one;
     int sig, status;
     pid_t pid;
 
@@ -546,7 +493,14 @@ static void guard(void)
         if (sig > 0 && sig != SIGCHLD)
             kill(pid, sig);
     }
-    end_as(status);
+    if (!WIFSIGNALED(status))
+        _exit(WEXITSTATUS(status));
+    (void)signal(WTERMSIG(status), SIG_DFL);
+    sigemptyset(&one);
+    sigaddset(&one, WTERMSIG(status));
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    (void)raise(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));
 }
 
 int vl_namespace_enter(const vl_namespace_t *ns)

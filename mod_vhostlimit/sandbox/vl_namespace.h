@@ -32,12 +32,10 @@ const char *vl_namespace_lacks(void);
 const char *vl_namespace_make(apr_pool_t *p, const char *name, const apr_array_header_t *rules,
                               uid_t user, gid_t group, vl_namespace_t *ret_namespace);
 
-/* Returns 1 until the keeper has ended. */
-int vl_namespace_is_alive(const vl_namespace_t *ns);
+/* Waits so long for the keeper's end.  Returns 1 if it has ended. */
+int vl_namespace_has_ended(const vl_namespace_t *ns, int timeout_ms);
 /* Parent: lets the keeper end, if no other process has the namespaces. */
 void vl_namespace_release(vl_namespace_t *ns);
-/* Waits up to a second for the keeper's end.  Returns 1 if it has ended. */
-int vl_namespace_wait(const vl_namespace_t *ns);
 /* Parent: closes the descriptors. */
 void vl_namespace_close(vl_namespace_t *ns);
 

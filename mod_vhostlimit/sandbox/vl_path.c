@@ -49,28 +49,6 @@ int vl_path_open_real(const char *real)
     return (int)syscall(__NR_openat2, AT_FDCWD, real, &how, sizeof(how));
 }
 
-/* Returns 1 if only root can replace entries of the folder. */
-static int is_roots_folder(int fd)
-{
-    struct stat folder;
-
-    return !fstat(fd, &folder) && folder.st_uid == 0
-           && (!(folder.st_mode & (S_IWGRP | S_IWOTH)) || (folder.st_mode & S_ISVTX));
-}
-
-/* Records a link that a user other than root can replace.  Root may have made it. */
-static void note_link(walk_t *walk, uid_t owner)
-{
-    if (!walk->link_folder)
-        walk->link_folder = walk->real;
-    if (owner == 0)
-        return;
-    if (owner == walk->shared_user || (walk->has_owner && owner != walk->owner))
-        walk->has_foreign = 1;
-    walk->has_owner = 1;
-    walk->owner = owner;
-}
-
 /* Replaces the folder.  Returns 0, or -1 if fd is not open. */
 static int go_to(walk_t *walk, int fd, const char *real)
 {
@@ -87,14 +65,24 @@ static int follow(walk_t *walk, int fd, uid_t owner)
 {
     char target[PATH_MAX];
     ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
+    struct stat folder;
+    int is_roots;
 
     close(fd);
     if (n <= 0 || ++walk->links > LINKS_MAX)
         return -1;
     target[n] = '\0';
     /* In a folder with the sticky bit each user makes links of its own. */
-    if (!is_roots_folder(walk->fd) || owner != 0)
-        note_link(walk, owner);
+    is_roots = !fstat(walk->fd, &folder) && folder.st_uid == 0
+               && (!(folder.st_mode & (S_IWGRP | S_IWOTH)) || (folder.st_mode & S_ISVTX));
+    /* A user other than root can replace the link.  Root may have made it. */
+    if ((!is_roots || owner != 0) && !walk->link_folder)
+        walk->link_folder = walk->real;
+    if (owner != 0) {
+        walk->has_foreign |= owner == walk->shared_user || (walk->has_owner && owner != walk->owner);
+        walk->has_owner = 1;
+        walk->owner = owner;
+    }
     walk->rest = apr_pstrcat(walk->p, target, "/", walk->rest, NULL);
     if (*target == '/')
         return go_to(walk, open("/", O_PATH | O_CLOEXEC), "");

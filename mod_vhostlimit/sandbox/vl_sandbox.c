@@ -63,17 +63,11 @@ const char *vl_sandbox_mode_name(vl_sandbox_e mode)
 
 const char *vl_sandbox_lacks(vl_sandbox_e mode)
 {
-    switch (mode) {
-    case VL_SANDBOX_FULL:
+    if (mode == VL_SANDBOX_FULL)
         return vl_namespace_lacks();
-    case VL_SANDBOX_FILES:
-        return vl_landlock_version() ? NULL
-               : "the kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK and "
-                 "\"landlock\" in the kernel's parameter lsm=)";
-    case VL_SANDBOX_OFF:
-        break;
-    }
-    return NULL;
+    return mode == VL_SANDBOX_OFF || vl_landlock_version() ? NULL
+           : "the kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK and "
+             "\"landlock\" in the kernel's parameter lsm=)";
 }
 
 const char *vl_sandbox_weakness(vl_sandbox_e mode)
@@ -112,26 +106,14 @@ void vl_sandbox_begin(apr_pool_t *p, apr_pool_t *p_kept, vl_sandbox_kept_t **kep
 {
     static const vl_connect_t everything = { 0 };
     kept_namespace_t *each;
+    const char *unused;
 
     if (!*kept)
         *kept = apr_pcalloc(p_kept, sizeof(**kept));
     for (each = (*kept)->first; each; each = each->next)
         each->is_used = 0;
     memset((*kept)->filters, 0, sizeof((*kept)->filters));
-    (*kept)->error = vl_landlock_sockets(p, &everything, &(*kept)->sockets);
-}
-
-/* Finds the filter for such limits, or makes it. */
-static apr_status_t get_filter(apr_pool_t *p, vl_sandbox_kept_t *kept,
-                               const vl_connect_t *connect, const vl_seccomp_t **ret_filter)
-{
-    int i = !connect->is_limited ? 0 : 1 | connect->has_unix << 1 | connect->has_udp << 2
-                                       | (connect->ports->nelts > 0) << 3;
-    apr_status_t rv = kept->filters[i] ? APR_SUCCESS
-                                       : vl_seccomp_make(p, connect, &kept->filters[i]);
-
-    *ret_filter = kept->filters[i];
-    return rv;
+    (*kept)->error = vl_landlock_make(p, NULL, &everything, &(*kept)->sockets, &unused);
 }
 
 /* The recipe has the inodes of the paths: a folder that was removed and made again has
@@ -168,7 +150,7 @@ static const char *get_namespace(apr_pool_t *p, vl_sandbox_kept_t *kept, const c
     while (found && strcmp(found->recipe, recipe))
         found = found->next;
     /* A keeper that was killed from outside cannot be joined: it is replaced. */
-    if (found && vl_namespace_is_alive(&found->ns)) {
+    if (found && !vl_namespace_has_ended(&found->ns, 0)) {
         found->is_used = 1;
         *ret_namespace = found->ns;
         return NULL;
@@ -201,18 +183,20 @@ const char *vl_sandbox_make(apr_pool_t *p, vl_sandbox_kept_t *kept, const char *
                             vl_sandbox_t **ret_sandbox)
 {
     vl_sandbox_t *sandbox = apr_pcalloc(p, sizeof(*sandbox));
+    int filter = !connect->is_limited ? 0 : 1 | connect->has_unix << 1 | connect->has_udp << 2
+                                            | (connect->ports->nelts > 0) << 3;
     const char *path = "", *error = NULL;
-    apr_status_t rv = get_filter(p, kept, connect, &sandbox->filter);
+    apr_status_t rv = kept->filters[filter] ? APR_SUCCESS
+                                            : vl_seccomp_make(p, connect, &kept->filters[filter]);
 
     sandbox->mode = mode;
+    sandbox->filter = kept->filters[filter];
     sandbox->landlock = kept->sockets;
     if (rv != APR_SUCCESS)
         return apr_psprintf(p, "the filter of system calls: %s", strerror(rv));
     rv = kept->error;
-    if (mode == VL_SANDBOX_FILES)
-        rv = vl_landlock_files(p, rules, connect, &sandbox->landlock, &path);
-    else if (connect->is_limited)
-        rv = vl_landlock_sockets(p, connect, &sandbox->landlock);
+    if (mode == VL_SANDBOX_FILES || connect->is_limited)
+        rv = vl_landlock_make(p, mode == VL_SANDBOX_FILES ? rules : NULL, connect, &sandbox->landlock, &path);
     if (rv != APR_SUCCESS)
         error = apr_psprintf(p, "Landlock%s%s: %s", *path ? " for " : "", path, strerror(rv));
     else if (mode == VL_SANDBOX_FULL)
@@ -224,10 +208,7 @@ const char *vl_sandbox_make(apr_pool_t *p, vl_sandbox_kept_t *kept, const char *
 
 vl_sandbox_t *vl_sandbox_refusing(apr_pool_t *p)
 {
-    vl_sandbox_t *sandbox = apr_pcalloc(p, sizeof(*sandbox));
-
-    sandbox->mode = VL_SANDBOX_OFF;
-    return sandbox;
+    return apr_pcalloc(p, sizeof(vl_sandbox_t));        /* VL_SANDBOX_OFF */
 }
 
 void vl_sandbox_end(vl_sandbox_kept_t *kept)
@@ -258,7 +239,7 @@ void vl_sandbox_exit(vl_sandbox_kept_t *kept)
         vl_namespace_release(&each->ns);
     for (each = kept->first; each; each = each->next) {
         /* Child processes that still run have the pipes: one wait tells. */
-        waits = waits && vl_namespace_wait(&each->ns);
+        waits = waits && vl_namespace_has_ended(&each->ns, 1000);
         each->is_used = 0;
     }
     vl_sandbox_end(kept);
@@ -291,29 +272,6 @@ static void map_shared(void)
     shared.pids = memory;
     for (shared.n_free = 0; shared.n_free < PIDS_MAX; shared.n_free++)
         shared.free[shared.n_free] = (unsigned short)shared.n_free;
-}
-
-/* Returns a pid of 0, or NULL. */
-static pid_t *take_pid(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pid_t *pid = NULL;
-
-    pthread_once(&once, map_shared);
-    pthread_mutex_lock(&shared.lock);
-    if (shared.n_free)
-        pid = &shared.pids[shared.free[--shared.n_free]];
-    pthread_mutex_unlock(&shared.lock);
-    if (pid)
-        *pid = 0;
-    return pid;
-}
-
-static void return_pid(const pid_t *pid)
-{
-    pthread_mutex_lock(&shared.lock);
-    shared.free[shared.n_free++] = (unsigned short)(pid - shared.pids);
-    pthread_mutex_unlock(&shared.lock);
 }
 
 /* The program must not run outside of its sandbox.  The error log of the server is still
@@ -385,13 +343,22 @@ static apr_status_t await_end(void *data)
     }
     if (fork_pid == pid)
         fork_pid = NULL;
-    return_pid(pid);
+    pthread_mutex_lock(&shared.lock);
+    shared.free[shared.n_free++] = (unsigned short)(pid - shared.pids);
+    pthread_mutex_unlock(&shared.lock);
     return APR_SUCCESS;
 }
 
 void vl_sandbox_await_end(apr_pool_t *p)
 {
-    fork_pid = take_pid();
-    if (fork_pid)               /* without it the request ends later, that is all */
-        apr_pool_cleanup_register(p, fork_pid, await_end, apr_pool_cleanup_null);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, map_shared);
+    pthread_mutex_lock(&shared.lock);
+    fork_pid = shared.n_free ? &shared.pids[shared.free[--shared.n_free]] : NULL;
+    pthread_mutex_unlock(&shared.lock);
+    if (!fork_pid)              /* the request ends later, that is all */
+        return;
+    *fork_pid = 0;
+    apr_pool_cleanup_register(p, fork_pid, await_end, apr_pool_cleanup_null);
 }

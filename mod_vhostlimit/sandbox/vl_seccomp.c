@@ -66,142 +66,117 @@ static int may_use(int family, const vl_connect_t *connect)
 }
 #define FAMILY_LAST AF_NETLINK
 
-static int add_names(scmp_filter_ctx ctx)
+/* A filter that is being made. */
+typedef struct rules_t {
+    scmp_filter_ctx ctx;
+    int error;                  /* of the first rule that could not be added, or 0 */
+} rules_t;
+
+/* Refuses the system call where all comparisons hold. */
+static void refuse(rules_t *rules, int number, unsigned n, const struct scmp_arg_cmp *when)
 {
-    unsigned i;
-    int rc = 0;
-
-    for (i = 0; i < sizeof(refused) / sizeof(refused[0]) && !rc; i++) {
-        int number = seccomp_syscall_resolve_name(refused[i]);
-
-        if (number != __NR_SCMP_ERROR)
-            rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), number, 0);
-    }
-    return rc;
+    if (!rules->error)
+        rules->error = seccomp_rule_add_array(rules->ctx, SCMP_ACT_ERRNO(EPERM), number, n, when);
 }
 
-/* clone() with a namespace is refused.  The flags of clone3() are behind a pointer, which a
- * filter cannot read; with ENOSYS the C library uses clone(). */
-static int add_clone(scmp_filter_ctx ctx)
+static void refuse_if(rules_t *rules, int number, struct scmp_arg_cmp when)
 {
-    int rc = 0;
-    unsigned bit;
+    refuse(rules, number, 1, &when);
+}
 
-    for (bit = 0; bit < 32 && !rc; bit++) {
-        scmp_datum_t flag = (scmp_datum_t)1 << bit;
-
-        if (NAMESPACES & flag)
-            rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-                                  SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
-    }
-    return rc ? rc : seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+/* Says that the kernel does not have the system call. */
+static void hide(rules_t *rules, int number)
+{
+    if (!rules->error)
+        rules->error = seccomp_rule_add(rules->ctx, SCMP_ACT_ERRNO(ENOSYS), number, 0);
 }
 
 /* Landlock limits TCP when it connects.  So a site whose connections are limited gets no other
  * protocol for streams (MPTCP), and no TCP that sends before it connects (MSG_FASTOPEN).  UDP is
  * allowed as a whole or not at all. */
-static int add_limits(scmp_filter_ctx ctx, const vl_connect_t *connect)
+static void add_limits(rules_t *rules, const vl_connect_t *connect)
 {
     static const struct { const char *name; unsigned flags; } sends[] = {
         { "sendto", 3 }, { "sendmsg", 2 }, { "sendmmsg", 3 }
     };
-    int family = AF_INET, rc = 0, type;
+    static const int families[] = { AF_INET, AF_INET6 };
+    int type;
     unsigned i;
 
-    for (;; family = AF_INET6) {
-        for (type = 0; type <= SOCK_TYPE && !rc; type++) {
+    for (i = 0; i < 2; i++) {
+        for (type = 0; type <= SOCK_TYPE; type++) {
             int is_allowed = (type == SOCK_STREAM && connect->ports->nelts)
                              || (type == SOCK_DGRAM && connect->has_udp);
             scmp_datum_t last = type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP;
             const struct scmp_arg_cmp when[] = {
-                SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family),
+                SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
                 SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE, (scmp_datum_t)type),
                 SCMP_A2(SCMP_CMP_GT, last)
             };
 
-            rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket),
-                                        is_allowed ? 3 : 2, when);
+            refuse(rules, SCMP_SYS(socket), is_allowed ? 3 : 2, when);
         }
-        if (family == AF_INET6)
-            break;
     }
-    for (i = 0; i < sizeof(sends) / sizeof(sends[0]) && !rc; i++)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
-                              seccomp_syscall_resolve_name(sends[i].name), 1,
-                              SCMP_CMP(sends[i].flags, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN,
-                                       MSG_FASTOPEN));
-    return rc;
+    for (i = 0; i < sizeof(sends) / sizeof(sends[0]); i++)
+        refuse_if(rules, seccomp_syscall_resolve_name(sends[i].name),
+                  SCMP_CMP(sends[i].flags, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, MSG_FASTOPEN));
 }
 
-static int add_sockets(scmp_filter_ctx ctx, const vl_connect_t *connect)
+static void add_sockets(rules_t *rules, const vl_connect_t *connect)
 {
-    int family, rc = 0;
-    unsigned i;
+    static const int families[] = { AF_INET, AF_INET6 };
+    int i;
 
-    for (family = 0; family < FAMILY_LAST && !rc; family++) {
-        if (!may_use(family, connect))
-            rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
-                                  SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family));
+    for (i = 0; i < FAMILY_LAST; i++) {
+        if (!may_use(i, connect))
+            refuse_if(rules, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)i));
     }
-    if (!rc)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
-                              SCMP_A0(SCMP_CMP_GT, FAMILY_LAST));
-    if (!rc && connect->is_limited && may_use(AF_INET, connect))
-        return add_limits(ctx, connect);
-    for (i = 0; i < 2 && !rc && !connect->is_limited; i++)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 2,
-                              SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)(i ? AF_INET6 : AF_INET)),
-                              SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE, SOCK_RAW));
-    return rc;
-}
-
-/* System calls that give a file its mode: which argument that is, and which one has the
- * flags if the mode counts with O_CREAT only (-1: it always counts). */
-static const struct {
-    const char *name;
-    unsigned mode;
-    int flags;
-} modes[] = {
-    { "chmod", 1, -1 }, { "fchmod", 1, -1 }, { "fchmodat", 2, -1 }, { "fchmodat2", 2, -1 },
-    { "creat", 1, -1 }, { "mknod", 1, -1 }, { "mknodat", 2, -1 }, { "mkdir", 1, -1 },
-    { "mkdirat", 2, -1 }, { "open", 2, 1 }, { "openat", 3, 2 }
-};
-
-static int refuse_mode(scmp_filter_ctx ctx, const char *name, unsigned mode, int flags)
-{
-    static const scmp_datum_t bits[] = { S_ISUID, S_ISGID };
-    int number = seccomp_syscall_resolve_name(name), rc = 0;
-    unsigned i;
-
-    for (i = 0; i < 2 && !rc && number != __NR_SCMP_ERROR; i++) {
+    refuse_if(rules, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_GT, FAMILY_LAST));
+    if (connect->is_limited && may_use(AF_INET, connect))
+        add_limits(rules, connect);
+    for (i = 0; i < 2 && !connect->is_limited; i++) {
         const struct scmp_arg_cmp when[] = {
-            SCMP_CMP(mode, SCMP_CMP_MASKED_EQ, bits[i], bits[i]),
-            SCMP_CMP((unsigned)flags, SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT)
+            SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+            SCMP_A1(SCMP_CMP_MASKED_EQ, SOCK_TYPE, SOCK_RAW)
         };
 
-        rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), number, flags < 0 ? 1 : 2,
-                                    when);
+        refuse(rules, SCMP_SYS(socket), 2, when);
     }
-    return rc;
 }
 
 /* No setuid and setgid programs for other users of the machine.  The mode of openat2() is
  * behind a pointer; programs use openat() where the kernel has no openat2(). */
-static int add_modes(scmp_filter_ctx ctx)
+static void add_modes(rules_t *rules)
 {
-    int number = seccomp_syscall_resolve_name("openat2"), rc = 0;
-    unsigned i;
+    /* System calls that give a file its mode: which argument that is, and which one has the
+     * flags if the mode counts with O_CREAT only (-1: it always counts). */
+    static const struct { const char *name; unsigned mode; int flags; } modes[] = {
+        { "chmod", 1, -1 }, { "fchmod", 1, -1 }, { "fchmodat", 2, -1 }, { "fchmodat2", 2, -1 },
+        { "creat", 1, -1 }, { "mknod", 1, -1 }, { "mknodat", 2, -1 }, { "mkdir", 1, -1 },
+        { "mkdirat", 2, -1 }, { "open", 2, 1 }, { "openat", 3, 2 }
+    };
+    static const scmp_datum_t bits[] = { S_ISUID, S_ISGID };
+    int number = seccomp_syscall_resolve_name("openat2");
+    unsigned i, k;
 
-    for (i = 0; i < sizeof(modes) / sizeof(modes[0]) && !rc; i++)
-        rc = refuse_mode(ctx, modes[i].name, modes[i].mode, modes[i].flags);
-    if (!rc && number != __NR_SCMP_ERROR)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), number, 0);
-    return rc;
+    if (number != __NR_SCMP_ERROR)
+        hide(rules, number);
+    for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        number = seccomp_syscall_resolve_name(modes[i].name);
+        for (k = 0; k < 2 && number != __NR_SCMP_ERROR; k++) {
+            const struct scmp_arg_cmp when[] = {
+                SCMP_CMP(modes[i].mode, SCMP_CMP_MASKED_EQ, bits[k], bits[k]),
+                SCMP_CMP((unsigned)modes[i].flags, SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT)
+            };
+
+            refuse(rules, number, modes[i].flags < 0 ? 1 : 2, when);
+        }
+    }
 }
 
 /* The kernel lets a process set limits, priorities and CPUs of each process of its user, also of
  * another site's.  A program may set its own: the process 0. */
-static int add_processes(scmp_filter_ctx ctx)
+static void add_processes(rules_t *rules)
 {
     static const struct { const char *name; unsigned argument; scmp_datum_t only; } own[] = {
         { "prlimit64", 0, 0 }, { "sched_setaffinity", 0, 0 }, { "sched_setattr", 0, 0 },
@@ -210,52 +185,51 @@ static int add_processes(scmp_filter_ctx ctx)
         { "ioprio_set", 0, 1 /* IOPRIO_WHO_PROCESS */ }, { "ioprio_set", 1, 0 }
     };
     unsigned i;
-    int rc = 0;
 
-    for (i = 0; i < sizeof(own) / sizeof(own[0]) && !rc; i++)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
-                              seccomp_syscall_resolve_name(own[i].name), 1,
-                              SCMP_CMP(own[i].argument, SCMP_CMP_NE, own[i].only));
-    return rc;
-}
-
-/* When a filter is installed, the kernel runs it once for each number of a system call, to know
- * which ones it always allows (seccomp_cache_prepare() in kernel/seccomp.c). With a list of
- * comparisons that takes three times as long as with a binary tree (docs/design/013-sandbox.md). */
-static int use_tree(scmp_filter_ctx ctx)
-{
-#if SCMP_VER_MAJOR > 2 || SCMP_VER_MINOR >= 5
-    return seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-#else
-    return 0;
-#endif
+    for (i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        refuse_if(rules, seccomp_syscall_resolve_name(own[i].name),
+                  SCMP_CMP(own[i].argument, SCMP_CMP_NE, own[i].only));
 }
 
 static int fill(scmp_filter_ctx ctx, const vl_connect_t *connect)
 {
-    int rc = use_tree(ctx);
+    rules_t rules = { .ctx = ctx };
+    unsigned i;
 
+#if SCMP_VER_MAJOR > 2 || SCMP_VER_MINOR >= 5
+    /* When a filter is installed, the kernel runs it once for each number of a system call, to know
+     * which ones it always allows (seccomp_cache_prepare() in kernel/seccomp.c). With a list of
+     * comparisons that takes three times as long as with a binary tree (docs/design/013-sandbox.md). */
+    rules.error = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+#endif
 #ifdef __x86_64__
     /* Programs of 32 bits run too.  Their socketcall() has its arguments behind a pointer. */
-    if (!rc && !connect->is_limited)
-        rc = seccomp_arch_add(ctx, SCMP_ARCH_X86);
+    if (!rules.error && !connect->is_limited)
+        rules.error = seccomp_arch_add(ctx, SCMP_ARCH_X86);
 #endif
-    if (!rc)
-        rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
-    if (!rc)
-        rc = add_names(ctx);
-    if (!rc)
-        rc = add_clone(ctx);
-    if (!rc)
-        rc = add_sockets(ctx, connect);
-    if (!rc)
-        rc = add_modes(ctx);
-    if (!rc)
-        rc = add_processes(ctx);
-    if (!rc)                    /* TIOCSTI writes input into a terminal */
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, TIOCSTI));
-    return rc;
+    if (!rules.error)
+        rules.error = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
+    for (i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        int number = seccomp_syscall_resolve_name(refused[i]);
+
+        if (number != __NR_SCMP_ERROR)
+            refuse(&rules, number, 0, NULL);
+    }
+    /* clone() with a namespace is refused.  The flags of clone3() are behind a pointer, which a
+     * filter cannot read; with ENOSYS the C library uses clone(). */
+    for (i = 0; i < 32; i++) {
+        scmp_datum_t flag = (scmp_datum_t)1 << i;
+
+        if (NAMESPACES & flag)
+            refuse_if(&rules, SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
+    }
+    hide(&rules, SCMP_SYS(clone3));
+    add_sockets(&rules, connect);
+    add_modes(&rules);
+    add_processes(&rules);
+    /* TIOCSTI writes input into a terminal. */
+    refuse_if(&rules, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, TIOCSTI));
+    return rules.error;
 }
 
 /* Reads the compiled filter: libseccomp writes it to a descriptor. */
