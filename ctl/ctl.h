@@ -4,8 +4,10 @@
 
 /* What every file of vhostlimitctl uses: exit statuses, errors, and text for people. */
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <jansson.h>
 
@@ -38,18 +40,29 @@ ctl_exit_e ctl_error_set_missing(ctl_error_t *error, const char *what, const cha
  * points to --help follows.  Returns the status. */
 ctl_exit_e ctl_error_print(const ctl_error_t *error);
 
-/* Return memory that is never NULL; the program ends when there is no memory. */
+/* Return memory that is never NULL; the program ends when there is no memory.  ctl_grow() moves
+ * what the memory has; the bytes behind it are zero. */
 void *ctl_alloc(size_t size);
+void *ctl_grow(void *memory, size_t old_size, size_t size);
 char *ctl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *ctl_vprintf(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+/* Appends to *text, which may be NULL, and moves it. */
+void ctl_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns the bytes that the stream still has, with a zero byte behind them; the caller frees
+ * them.  ret_len: their number; NULL: it is not needed. */
+char *ctl_read(FILE *in, size_t *ret_len);
 
 /* Ends the program with a message when a function of jansson has returned NULL for want of
  * memory; returns json otherwise. */
 json_t *ctl_json_check(json_t *json);
 
-/* Returns the number of a member, 0 if it has none. */
+/* Return the number or the text of a member; 0 or "" if it has none. */
 json_int_t ctl_number_of(const json_t *json, const char *key);
+const char *ctl_text_of(const json_t *json, const char *key);
 
-/* Returns the time of a clock that is never set. */
+/* Return the time of a clock, and of one that is never set. */
+long long ctl_clock_ms(clockid_t clock);
 long long ctl_now_ms(void);
 
 /* Replaces what is not printable ASCII by "?", one for each character of UTF-8, because
@@ -58,6 +71,11 @@ char *ctl_plain(char *text);
 
 /* Prints text as ctl_plain() does. */
 void ctl_put_plain(FILE *out, const char *text);
+
+/* Prints n rows of cells as a table whose columns are as wide as their widest cell, and frees the
+ * cells.  The first `words` columns stand to the left, the others, which are numbers, to the
+ * right. */
+void ctl_put_table(FILE *out, char **cells, size_t n, int columns, int words);
 
 /* A number as text, without a point when it is whole: "12", "12.5". */
 typedef struct ctl_number_t {

@@ -19,10 +19,11 @@ typedef struct row_t {
 
 /* What the lines of a file become. */
 typedef struct bulk_t {
+    FILE *out;                  /* writes body */
     char *body;                 /* commands, a line each */
-    size_t len, size;
+    size_t len;
     int *lines;                 /* line of the file, for each command */
-    size_t n, nmax;
+    size_t n;
 } bulk_t;
 
 /* --- comma-separated values ----------------------------------------------- */
@@ -117,44 +118,12 @@ static ctl_exit_e read_heading(const row_t *row, int columns[CELLS_MAX], ctl_err
     return CTL_DONE;
 }
 
-static void append(bulk_t *bulk, const char *text)
-{
-    size_t len = strlen(text);
-    char *body;
-
-    while (bulk->size < bulk->len + len + 1) {
-        bulk->size = bulk->size ? 2 * bulk->size : 4096;
-        body = ctl_alloc(bulk->size);
-        if (bulk->len)
-            memcpy(body, bulk->body, bulk->len);
-        free(bulk->body);
-        bulk->body = body;
-    }
-    memcpy(bulk->body + bulk->len, text, len + 1);
-    bulk->len += len;
-}
-
-static void note_line(bulk_t *bulk, int line)
-{
-    int *lines;
-
-    if (bulk->n == bulk->nmax) {
-        bulk->nmax = bulk->nmax ? 2 * bulk->nmax : 256;
-        lines = ctl_alloc(bulk->nmax * sizeof(*lines));
-        if (bulk->n)
-            memcpy(lines, bulk->lines, bulk->n * sizeof(*lines));
-        free(bulk->lines);
-        bulk->lines = lines;
-    }
-    bulk->lines[bulk->n++] = line;
-}
-
 /* Makes a command of a line.  A line without values makes none. */
 static ctl_exit_e add_row(const row_t *row, const int columns[CELLS_MAX], int ncolumns,
                           const char *duration, bulk_t *bulk, ctl_error_t *error)
 {
     const char *site = "", *time = NULL;
-    char *word;
+    char *word = NULL;
     int i, nvalues = 0;
 
     if (row->n != ncolumns)
@@ -175,66 +144,43 @@ static ctl_exit_e add_row(const row_t *row, const int columns[CELLS_MAX], int nc
         return ctl_error_set(error, CTL_REFUSED, "line %d: no site is named", row->line);
     if (!nvalues)
         return CTL_DONE;
-    note_line(bulk, row->line);
-    append(bulk, "set\t");
-    append(bulk, site);
+    if (time && !(word = ctl_limit_duration(time, error)))
+        return ctl_error_set(error, CTL_REFUSED, "line %d: '%s' is no time", row->line, time);
+    bulk->lines = ctl_grow(bulk->lines, bulk->n * sizeof(int), (bulk->n + 1) * sizeof(int));
+    bulk->lines[bulk->n++] = row->line;
+    fprintf(bulk->out, "set\t%s", site);
     for (i = 0; i < ncolumns; i++) {
-        if (columns[i] < 0 || !*row->cells[i])
-            continue;
-        append(bulk, "\t");
-        append(bulk, ctl_key_names[columns[i]]);
-        append(bulk, "=");
-        append(bulk, row->cells[i]);
+        if (columns[i] >= 0 && *row->cells[i])
+            fprintf(bulk->out, "\t%s=%s", ctl_key_names[columns[i]], row->cells[i]);
     }
-    if (time) {
-        word = ctl_limit_duration(time, error);
-        if (!word)
-            return ctl_error_set(error, CTL_REFUSED, "line %d: '%s' is no time", row->line, time);
-        append(bulk, "\t");
-        append(bulk, word);
-        free(word);
-    }
-    else if (duration) {
-        append(bulk, "\t");
-        append(bulk, duration);
-    }
-    append(bulk, "\n");
+    if (word || duration)
+        fprintf(bulk->out, "\t%s", word ? word : duration);
+    fputc('\n', bulk->out);
+    free(word);
     return CTL_DONE;
 }
 
-static void free_bulk(bulk_t *bulk)
+/* Makes commands of the text of a file, which is changed.  Returns CTL_DONE, or fills in
+ * *error. */
+static ctl_exit_e read_bulk(char *text, const char *duration, bulk_t *bulk, ctl_error_t *error)
 {
-    free(bulk->body);
-    free(bulk->lines);
-    memset(bulk, 0, sizeof(*bulk));
-}
-
-/* Makes commands of the text of a file.  Returns CTL_DONE, or fills in *error. */
-static ctl_exit_e read_bulk(const char *text, const char *duration, bulk_t *ret_bulk,
-                            ctl_error_t *error)
-{
-    char *copy = ctl_printf("%s", text), *at = copy;
     int columns[CELLS_MAX], ncolumns = 0, line = 1;
     ctl_exit_e status = CTL_DONE;
     row_t row;
 
-    memset(ret_bulk, 0, sizeof(*ret_bulk));
-    while (*at && status == CTL_DONE) {
-        status = read_row(&at, &line, &row, error);
+    while (*text && status == CTL_DONE) {
+        status = read_row(&text, &line, &row, error);
         if (status != CTL_DONE || is_empty(&row))
             continue;
         if (ncolumns) {
-            status = add_row(&row, columns, ncolumns, duration, ret_bulk, error);
+            status = add_row(&row, columns, ncolumns, duration, bulk, error);
             continue;
         }
         status = read_heading(&row, columns, error);
         ncolumns = row.n;
     }
-    free(copy);
-    if (status == CTL_DONE && !ret_bulk->n)
+    if (status == CTL_DONE && !bulk->n)
         status = ctl_error_set(error, CTL_REFUSED, "the file has no values");
-    if (status != CTL_DONE)
-        free_bulk(ret_bulk);
     return status;
 }
 
@@ -279,45 +225,28 @@ static ctl_exit_e send(const ctl_call_t *call, const bulk_t *bulk, ctl_error_t *
     return CTL_DONE;
 }
 
-/* Returns the text of the file, which the caller frees; NULL: it cannot be read. */
-static char *read_file(const char *path)
-{
-    FILE *in = strcmp(path, "-") ? fopen(path, "re") : stdin;
-    char *text = NULL;
-    size_t size = 0;
-    ssize_t len;
-
-    if (!in)
-        return NULL;
-    errno = 0;
-    len = getdelim(&text, &size, '\0', in);
-    if (len < 0 && !errno) {
-        free(text);
-        text = ctl_printf("%s", "");
-    }
-    else if (len < 0) {
-        free(text);
-        text = NULL;
-    }
-    if (in != stdin)
-        (void)fclose(in);           /* nothing was written */
-    return text;
-}
-
 ctl_exit_e ctl_bulk(const ctl_call_t *call, const char *duration, ctl_error_t *error)
 {
-    char *text = read_file(call->file);
-    bulk_t bulk;
-    ctl_exit_e status;
+    FILE *in = strcmp(call->file, "-") ? fopen(call->file, "re") : stdin;
+    char *text = in ? ctl_read(in, NULL) : NULL;
+    bulk_t bulk = { .n = 0 };
+    ctl_exit_e status = CTL_DONE;
 
-    if (!text)
-        return ctl_error_set(error, CTL_REFUSED, "%s cannot be read: %s", call->file,
-                             strerror(errno));
-    status = read_bulk(text, duration, &bulk, error);
+    if (!in || ferror(in))
+        status = ctl_error_set(error, CTL_REFUSED, "%s cannot be read: %s", call->file,
+                               strerror(errno));
+    if (in && in != stdin)
+        (void)fclose(in);           /* nothing was written */
+    if (text && status == CTL_DONE) {
+        bulk.out = open_memstream(&bulk.body, &bulk.len);
+        status = bulk.out ? read_bulk(text, duration, &bulk, error) : CTL_REFUSED;
+        if (!bulk.out || fclose(bulk.out))
+            status = ctl_error_set(error, CTL_REFUSED, "not enough memory");
+    }
+    if (status == CTL_DONE)
+        status = send(call, &bulk, error);
+    free(bulk.body);
+    free(bulk.lines);
     free(text);
-    if (status != CTL_DONE)
-        return status;
-    status = send(call, &bulk, error);
-    free_bulk(&bulk);
     return status;
 }

@@ -37,41 +37,24 @@ typedef struct buffer_t {
 
 /* --- finding the socket --------------------------------------------------- */
 
-/* Adds the sockets that match the pattern to *found.  A path that matches and is no socket
- * does not count.  Returns the number of sockets. */
-static int search_place(const char *pattern, char **found)
-{
-    struct stat st;
-    glob_t all;
-    size_t i;
-    int n = 0;
-
-    if (glob(pattern, 0, NULL, &all))
-        return 0;
-    for (i = 0; i < all.gl_pathc; i++) {
-        char *before = *found;
-
-        if (stat(all.gl_pathv[i], &st) || !S_ISSOCK(st.st_mode))
-            continue;
-        *found = ctl_printf("%s%s%s", before ? before : "", before ? " " : "",
-                            all.gl_pathv[i]);
-        free(before);
-        n++;
-    }
-    globfree(&all);
-    return n;
-}
-
 /* Returns the path of the only control socket in the usual places; the caller frees it.
  * Returns NULL and fills in *error if there is none or more than one. */
 static char *find_socket(ctl_error_t *error)
 {
     char *found = NULL;
+    struct stat st;
+    glob_t all;
     size_t i;
     int n = 0;
 
     for (i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        n += search_place(places[i], &found);
+        (void)glob(places[i], i ? GLOB_APPEND : 0, NULL, &all);
+    for (i = 0; i < all.gl_pathc; i++) {
+        /* A path that matches and is no socket does not count. */
+        if (!stat(all.gl_pathv[i], &st) && S_ISSOCK(st.st_mode))
+            ctl_append(&found, "%s%s", n++ ? " " : "", all.gl_pathv[i]);
+    }
+    globfree(&all);
     if (n == 1)
         return found;
     if (!n)
@@ -134,16 +117,12 @@ static int send_line(int fd, const char *line, size_t len)
 
 static void make_room(buffer_t *buffer)
 {
-    char *bytes;
+    size_t size = buffer->size ? 2 * buffer->size : 65536;
 
     if (buffer->size - buffer->len > 1)
         return;
-    buffer->size = buffer->size ? 2 * buffer->size : 65536;
-    bytes = ctl_alloc(buffer->size);
-    if (buffer->len)
-        memcpy(bytes, buffer->bytes, buffer->len);
-    free(buffer->bytes);
-    buffer->bytes = bytes;
+    buffer->bytes = ctl_grow(buffer->bytes, buffer->size, size);
+    buffer->size = size;
 }
 
 /* Receives until the server closes the connection.  Returns 0, or -1 with errno set. */
@@ -173,19 +152,6 @@ static int receive_all(int fd, long long deadline, buffer_t *buffer)
     }
 }
 
-/* Notes which process the server is. */
-static void identify_server(int fd, ctl_answer_t *answer)
-{
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-
-    answer->pid = 0;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-        return;
-    answer->pid = peer.pid;
-    answer->uid = peer.uid;
-}
-
 /* Sends the line and receives what comes back.  A connection that the server closes early
  * is no failure: the buffer then holds a part of an answer, or nothing.  Returns 0, or -1
  * with errno set. */
@@ -193,13 +159,18 @@ static int attempt(const char *path, const char *line, long long deadline,
                    buffer_t *buffer, ctl_answer_t *answer)
 {
     int fd = connect_to(path, deadline);
+    struct ucred peer = { 0 };
+    socklen_t len = sizeof(peer);
     int rv, failed;
 
     if (fd < 0)
         return -1;
     buffer->len = 0;
     make_room(buffer);
-    identify_server(fd, answer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+        peer.pid = 0;
+    answer->pid = peer.pid;
+    answer->uid = peer.uid;
     rv = send_line(fd, line, strlen(line));
     if (!rv)
         rv = receive_all(fd, deadline, buffer);
@@ -213,11 +184,6 @@ static int attempt(const char *path, const char *line, long long deadline,
 }
 
 /* --- the answer ----------------------------------------------------------- */
-
-static int is_complete(const buffer_t *buffer)
-{
-    return buffer->len >= 2 && !memcmp(buffer->bytes + buffer->len - 2, "}\n", 2);
-}
 
 /* Describes why there is no answer.  Permission is what most users without root lack. */
 static ctl_exit_e set_failed(ctl_error_t *error, const char *path, int failed,
@@ -249,7 +215,7 @@ static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
             poll(NULL, 0, PAUSE_MS);
         if (attempt(path, line, deadline, buffer, answer))
             return set_failed(error, path, errno, buffer);
-        if (is_complete(buffer))
+        if (buffer->len >= 2 && !memcmp(buffer->bytes + buffer->len - 2, "}\n", 2))
             return CTL_DONE;
     }
     return set_failed(error, path, 0, buffer);
@@ -276,47 +242,25 @@ static ctl_exit_e parse(const char *path, ctl_answer_t *answer, ctl_error_t *err
  * sent. */
 static char *make_line(const char *const words[], const char *body)
 {
-    char *line = ctl_printf("%s", "");
+    char *line = NULL;
     int i;
 
     for (i = 0; words[i]; i++) {
-        char *before = line;
-
         if (strpbrk(words[i], "\t\r\n")) {
             free(line);
             return NULL;
         }
-        line = ctl_printf("%s%s%s%s", before, words[i], words[i + 1] ? "\t" : "\n",
-                          body && !words[i + 1] ? body : "");
-        free(before);
+        ctl_append(&line, "%s%s", i ? "\t" : "", words[i]);
     }
+    ctl_append(&line, "\n%s", body ? body : "");
     return line;
-}
-
-/* Asks the server whose socket has this path. */
-static ctl_exit_e ask_at(const char *path, const char *line, int is_text,
-                         ctl_answer_t *answer, ctl_error_t *error)
-{
-    buffer_t buffer = { NULL, 0, 0 };
-    ctl_exit_e status;
-
-    if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-        return ctl_error_set(error, CTL_UNAVAILABLE, "no answer from %s: the path of a "
-                             "socket has at most 107 bytes", path);
-    status = exchange(path, line, &buffer, answer, error);
-    answer->text = buffer.bytes;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a complete answer has bytes */
-    if (status == CTL_DONE && !(is_text && strncmp(answer->text, "{\"error\"", 8)))
-        status = parse(path, answer, error);
-    if (status != CTL_DONE)
-        ctl_client_free(answer);
-    return status;
 }
 
 static ctl_exit_e ask(const char *socket, const char *const words[], const char *body,
                       int is_text, ctl_answer_t *ret_answer, ctl_error_t *error)
 {
     char *line = make_line(words, body), *found = NULL;
+    buffer_t buffer = { NULL, 0, 0 };
 
     memset(ret_answer, 0, sizeof(*ret_answer));
     error->status = CTL_DONE;
@@ -325,8 +269,18 @@ static ctl_exit_e ask(const char *socket, const char *const words[], const char 
                              "a name or value must not contain a tab or a line break");
     if (!socket)
         socket = found = find_socket(error);
-    if (socket)
-        ask_at(socket, line, is_text, ret_answer, error);
+    if (socket && strlen(socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        ctl_error_set(error, CTL_UNAVAILABLE, "no answer from %s: the path of a socket has at "
+                      "most 107 bytes", socket);
+    else if (socket) {
+        exchange(socket, line, &buffer, ret_answer, error);
+        ret_answer->text = buffer.bytes;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a complete answer has bytes */
+        if (error->status == CTL_DONE && !(is_text && strncmp(ret_answer->text, "{\"error\"", 8)))
+            parse(socket, ret_answer, error);
+        if (error->status != CTL_DONE)
+            ctl_client_free(ret_answer);
+    }
     free(found);
     free(line);
     return error->status;

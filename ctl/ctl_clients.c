@@ -40,11 +40,6 @@ int ctl_clients_is_sound(json_t *answer)
            && json_is_array(json_object_get(answer, "clients"));
 }
 
-static const char *string_of(const json_t *row, const char *key)
-{
-    return json_string_value(json_object_get(row, key));
-}
-
 static void put_word(const char *word, int width)
 {
     char *text = ctl_plain(ctl_printf("%s", word));
@@ -61,7 +56,7 @@ static void print_classes(const json_t *classes, int known)
     printf("%-32s %6s %8s %10s %12s%s\n", "CLASS", "WEIGHT", "WAITING", "REQUESTS", "CPU s",
            known ? "   of known clients" : "");
     json_array_foreach(classes, i, row) {
-        put_word(string_of(row, "name"), 32);
+        put_word(ctl_text_of(row, "name"), 32);
         printf(" %6" JSON_INTEGER_FORMAT " %8" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT
                " %12.3f", ctl_number_of(row, "weight"), ctl_number_of(row, "waiting"),
                ctl_number_of(row, "requests"),
@@ -84,9 +79,9 @@ static void print_clients(const json_t *clients, int known)
             printf("and %zu more (--json)\n", json_array_size(clients) - i);
             break;
         }
-        put_word(string_of(row, "address"), 43);
+        put_word(ctl_text_of(row, "address"), 43);
         putchar(' ');
-        put_word(string_of(row, "class"), 16);
+        put_word(ctl_text_of(row, "class"), 16);
         printf(" %10" JSON_INTEGER_FORMAT " %12.3f %8" JSON_INTEGER_FORMAT "%s\n",
                ctl_number_of(row, "requests"), (double)ctl_number_of(row, "cpu_us") / 1e6,
                ctl_number_of(row, "idle_s"),
@@ -94,32 +89,25 @@ static void print_clients(const json_t *clients, int known)
     }
 }
 
-/* Says how many clients wait, and how much the first of them has of the queue. */
-static void print_waiting(const json_t *answer)
-{
-    const json_t *most = json_object_get(answer, "most");
-    json_int_t waiting = ctl_number_of(answer, "waiting"), n = ctl_number_of(answer, "clients_waiting");
-
-    if (!waiting || !json_is_object(most))
-        return;
-    printf("%" JSON_INTEGER_FORMAT " request%s of %" JSON_INTEGER_FORMAT " client%s wait%s; ",
-           waiting, ctl_plural(waiting), n, ctl_plural(n), waiting == 1 ? "s" : "");
-    printf("one client%s%s%s has %" JSON_INTEGER_FORMAT " of them.\n\n",
-           string_of(most, "address") ? " (" : "",
-           string_of(most, "address") ? string_of(most, "address") : "",
-           string_of(most, "address") ? ")" : "", ctl_number_of(most, "waiting"));
-}
-
 static void print_text(const json_t *answer)
 {
     const json_t *clients = json_object_get(answer, "clients");
-    int known = strcmp(string_of(answer, "known"), "off") != 0;
+    const json_t *most = json_object_get(answer, "most");
+    const char *address = ctl_text_of(most, "address");
+    json_int_t waiting = ctl_number_of(answer, "waiting"), n = ctl_number_of(answer, "clients_waiting");
+    int known = strcmp(ctl_text_of(answer, "known"), "off") != 0;
 
-    ctl_put_plain(stdout, string_of(answer, "site"));
+    ctl_put_plain(stdout, ctl_text_of(answer, "site"));
     printf(": %s. Only requests while others of the site were queued are counted.\n\n",
            json_is_true(json_object_get(answer, "contended"))
            ? "requests are queued, or were in the last second" : "no request is queued");
-    print_waiting(answer);
+    /* How many clients wait, and how much the first of them has of the queue. */
+    if (waiting && json_is_object(most))
+        printf("%" JSON_INTEGER_FORMAT " request%s of %" JSON_INTEGER_FORMAT " client%s wait%s; "
+               "one client%s%s%s has %" JSON_INTEGER_FORMAT " of them.\n\n", waiting,
+               ctl_plural(waiting), n, ctl_plural(n), waiting == 1 ? "s" : "",
+               *address ? " (" : "", address, *address ? ")" : "",
+               ctl_number_of(most, "waiting"));
     print_classes(json_object_get(answer, "classes"), known);
     if (!json_is_true(json_object_get(answer, "clients_share")))
         puts("\nVhostLimitClients is Off: the clients are not counted.");

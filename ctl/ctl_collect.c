@@ -20,19 +20,9 @@
 
 /* --- time ----------------------------------------------------------------- */
 
-static long long clock_ms(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static ctl_moment_t moment_now(void)
 {
-    ctl_moment_t now = { clock_ms(CLOCK_REALTIME), clock_ms(CLOCK_BOOTTIME) };
-
-    return now;
+    return (ctl_moment_t){ ctl_clock_ms(CLOCK_REALTIME), ctl_clock_ms(CLOCK_BOOTTIME) };
 }
 
 uint32_t ctl_collect_seconds(const ctl_figures_t *now, const ctl_figures_t *before,
@@ -62,18 +52,6 @@ long long ctl_collect_wait_ms(long long real_ms)
 
 /* --- one minute ----------------------------------------------------------- */
 
-/* Adds what was counted of the site to that of the server. */
-static void add_count(ctl_count_t *sum, const ctl_count_t *count)
-{
-    int i;
-
-    for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
-        sum->figures[i] += count->figures[i];
-    sum->wait_us += count->wait_us;
-    for (i = 0; i < CTL_WAITS_MAX; i++)
-        sum->waits[i] += count->waits[i];
-}
-
 /* Puts the sites and the server into the store's minute. */
 static void put_figures(ctl_store_t *store, const ctl_figures_t *now,
                         const ctl_figures_t *before, uint32_t minute, uint32_t seconds)
@@ -85,12 +63,12 @@ static void put_figures(ctl_store_t *store, const ctl_figures_t *now,
     memset(&all, 0, sizeof(all));
     ctl_store_begin(store, minute, seconds);
     for (i = 0; i < now->nsites; i++) {
-        const ctl_site_t *site = &now->sites[i];
+        const ctl_site_t *site = &now->sites[i], *was = is_same_run
+            ? ctl_figures_find(before, site->name, &from) : NULL;
 
         memset(&count, 0, sizeof(count));
-        ctl_count_add(&count, site, is_same_run
-                      ? ctl_figures_find(before, site->name, &from) : NULL);
-        add_count(&all, &count);
+        ctl_count_add(&count, site, was);
+        ctl_count_add(&all, site, was);
         ctl_count_end(&count, now, seconds);
         ctl_store_put(store, site->name, count.figures);
     }
@@ -152,20 +130,12 @@ static void collect_once(collector_t *collector)
     collector->has_before = 1;
 }
 
-/* Waits for a signal, at most until the next minute.  Returns its number, or 0. */
-static int wait_for_signal(const sigset_t *signals)
-{
-    long long ms = ctl_collect_wait_ms(clock_ms(CLOCK_REALTIME));
-    struct timespec limit = { ms / 1000, ms % 1000 * 1000000 };
-    int number = sigtimedwait(signals, NULL, &limit);
-
-    return number > 0 ? number : 0;
-}
-
 /* Runs until a signal ends it. */
 static void run(collector_t *collector)
 {
     sigset_t signals;
+    struct timespec limit;
+    long long ms;
     int number;
 
     sigemptyset(&signals);
@@ -176,8 +146,10 @@ static void run(collector_t *collector)
     sigprocmask(SIG_BLOCK, &signals, NULL);
     do {
         collect_once(collector);
-        number = wait_for_signal(&signals);
-    } while (!number || number == SIGUSR1);
+        ms = ctl_collect_wait_ms(ctl_clock_ms(CLOCK_REALTIME));
+        limit = (struct timespec){ ms / 1000, ms % 1000 * 1000000 };
+        number = sigtimedwait(&signals, NULL, &limit);
+    } while (number <= 0 || number == SIGUSR1);
     collect_once(collector);
 }
 

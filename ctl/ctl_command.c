@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl_table.h"
-
 /* --- the status ----------------------------------------------------------- */
 
 ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
@@ -19,6 +17,9 @@ ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
     status = ctl_client_ask(call->socket, words, NULL, &ret_state->answer, error);
     if (status == CTL_DONE)
         status = ctl_status_read(ret_state->answer.json, &ret_state->status, error);
+    if (status == CTL_DONE && vhost && ret_state->status.nvhosts != 1)
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites "
+                               "in place of one", ret_state->status.nvhosts);
     if (status != CTL_DONE)
         ctl_state_free(ret_state);
     return status;
@@ -32,18 +33,6 @@ void ctl_state_free(ctl_state_t *state)
 
 /* --- show ----------------------------------------------------------------- */
 
-static void print_value(const char *key, const json_t *value)
-{
-    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY
-                                                           | JSON_COMPACT
-                                                           | JSON_REAL_PRECISION(15));
-
-    ctl_put_plain(stdout, key);
-    printf(": ");
-    ctl_put_plain(stdout, text ? text : json_string_value(value));
-    free(text);
-}
-
 /* Prints a line for each key, and for a changed limit what is configured. */
 static void print_details(const ctl_vhost_t *vhost)
 {
@@ -52,9 +41,16 @@ static void print_details(const ctl_vhost_t *vhost)
     int i;
 
     json_object_foreach(vhost->json, key, value) {
+        char *text;
+
         if (!strcmp(key, "overridden") || !strcmp(key, "expires_s"))
             continue;
-        print_value(key, value);
+        text = json_is_string(value) ? NULL
+               : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+        ctl_put_plain(stdout, key);
+        printf(": ");
+        ctl_put_plain(stdout, text ? text : json_string_value(value));
+        free(text);
         for (i = 0; i < CTL_LIMITS; i++) {
             if (!strcmp(key, ctl_limit_names[i]) && vhost->configured[i] >= 0)
                 printf(" (configured: %" JSON_INTEGER_FORMAT ")", vhost->configured[i]);
@@ -70,13 +66,10 @@ ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error)
 
     if (status != CTL_DONE)
         return status;
-    if (state.status.nvhosts != 1)
-        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites "
-                               "in place of one", state.status.nvhosts);
-    else if (call->json)
+    if (call->json)
         printf("%s", state.answer.text);
     else
         print_details(&state.status.vhosts[0]);
     ctl_state_free(&state);
-    return status;
+    return CTL_DONE;
 }

@@ -52,7 +52,8 @@ typedef struct ctl_state_t {
     ctl_status_t status;
 } ctl_state_t;
 
-/* Asks for the status of one site, or of all (vhost NULL). */
+/* Asks for the status of one site, or of all (vhost NULL).  The server resolves a ServerName,
+ * and the answer for one site has the name of the account. */
 ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
                          ctl_state_t *ret_state, ctl_error_t *error);
 void ctl_state_free(ctl_state_t *state);

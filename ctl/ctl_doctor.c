@@ -4,7 +4,6 @@
 #include "ctl_doctor.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,30 +42,21 @@ static const char *const slow_modules[] = { "mod_ratelimit", "mod_bw", NULL };
 
 /* --- findings ------------------------------------------------------------- */
 
-/* Adds a finding.  todo: what to do; "" if the level is GOOD.  Frees finding. */
-static void add_with(doctor_t *doctor, level_e level, const char *check, const char *todo,
-                     char *finding)
-{
-    json_array_append_new(doctor->findings, ctl_json_check(json_pack(
-        "{s:s, s:s, s:s, s:s}", "level", levels[level].name, "check", check,
-        "finding", finding, "todo", todo)));
-    free(finding);
-}
-
-static void add(doctor_t *doctor, level_e level, const char *check, const char *todo,
-                const char *format, ...) __attribute__((format(printf, 5, 6)));
-
+/* Adds a finding.  todo: what to do; "" if the level is GOOD. */
+__attribute__((format(printf, 5, 6)))
 static void add(doctor_t *doctor, level_e level, const char *check, const char *todo,
                 const char *format, ...)
 {
     va_list args;
-    char *text = NULL;
+    char *finding;
 
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        ctl_json_check(NULL);
+    finding = ctl_vprintf(format, args);
     va_end(args);
-    add_with(doctor, level, check, todo, text);
+    json_array_append_new(doctor->findings, ctl_json_check(json_pack(
+        "{s:s, s:s, s:s, s:s}", "level", levels[level].name, "check", check,
+        "finding", finding, "todo", todo)));
+    free(finding);
 }
 
 /* --- the machine ---------------------------------------------------------- */
@@ -106,12 +96,8 @@ static void check_controllers(doctor_t *doctor)
     int i;
 
     for (i = 0; i < CTL_CONTROLLERS; i++) {
-        char *before = missing;
-
-        if (doctor->facts->has_controller[i])
-            continue;
-        missing = ctl_printf("%s%s%s", before, *before ? ", " : "", ctl_controller_names[i]);
-        free(before);
+        if (!doctor->facts->has_controller[i])
+            ctl_append(&missing, "%s%s", *missing ? ", " : "", ctl_controller_names[i]);
     }
     if (!*missing)
         add(doctor, GOOD, "controllers", "", "cpu, memory, pids and io are available");
@@ -154,26 +140,22 @@ static void check_cgroup(doctor_t *doctor)
         add(doctor, GOOD, "cgroup", "", "%s at %s", backend, path);
 }
 
-/* Three descriptors for each group of a vhost, of which there may be four, two for each
- * request in the longest queue, five for each thread of a child process, and the logs. */
-static json_int_t descriptors_needed(const ctl_status_t *status, json_int_t logs)
+static void check_descriptors(doctor_t *doctor)
 {
+    const ctl_status_t *status = doctor->status;
     json_int_t queue = 0, children = status->children > 0 ? status->children : 1;
+    json_int_t files = doctor->facts->files, needed;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
         if (status->vhosts[i].limits[CTL_QUEUE] > queue)
             queue = status->vhosts[i].limits[CTL_QUEUE];
     }
-    return (json_int_t)ceil((double)status->nvhosts * 12 + (double)queue * 2
-                            + (double)status->workers / (double)children * 5 + (double)logs + 200);
-}
-
-static void check_descriptors(doctor_t *doctor)
-{
-    json_int_t files = doctor->facts->files;
-    json_int_t needed = descriptors_needed(doctor->status, doctor->facts->logs);
-
+    /* Three descriptors for each group of a vhost, of which there may be four, two for each
+     * request in the longest queue, five for each thread of a child process, and the logs. */
+    needed = (json_int_t)ceil((double)status->nvhosts * 12 + (double)queue * 2
+                              + (double)status->workers / (double)children * 5
+                              + (double)doctor->facts->logs + 200);
     if (files == CTL_FILES_UNKNOWN)
         return;
     if (files == CTL_FILES_UNLIMITED)
@@ -237,9 +219,10 @@ static void check_no_worker(doctor_t *doctor)
 
     if (!found)
         return;
-    todo = ctl_printf("vhostlimitctl explain %s; docs/guides/symptoms", json_string_value(
-        json_object_get(json_object_get(doctor->facts->modules, "no_worker"), "site")));
-    add_with(doctor, NOTE, "no worker", todo, found);
+    todo = ctl_printf("vhostlimitctl explain %s; docs/guides/symptoms",
+                      ctl_text_of(json_object_get(doctor->facts->modules, "no_worker"), "site"));
+    add(doctor, NOTE, "no worker", todo, "%s", found);
+    free(found);
     free(todo);
 }
 
@@ -249,18 +232,22 @@ static void check_vhosts(doctor_t *doctor)
     json_int_t dry = 0, limited = 0, changed = 0, unenforced = 0, sandboxes = 0;
     const char *why = NULL, *sandbox_why = NULL;
     size_t i;
+    int k;
 
     for (i = 0; i < status->nvhosts; i++) {
-        const char *lacks = ctl_vhost_unenforced(&status->vhosts[i]);
+        const ctl_vhost_t *vhost = &status->vhosts[i];
+        const char *lacks = ctl_text_of(vhost->json, "unenforced");
 
-        dry += ctl_vhost_is_dry(&status->vhosts[i]);
-        limited += status->vhosts[i].limited_s > 0;
-        changed += ctl_vhost_is_changed(&status->vhosts[i]);
-        if (lacks && !strncmp(lacks, SANDBOX, strlen(SANDBOX))) {
+        dry += ctl_vhost_is_dry(vhost);
+        limited += vhost->limited_s > 0;
+        for (k = 0; k < CTL_LIMITS && vhost->configured[k] < 0; k++)
+            ;
+        changed += k < CTL_LIMITS;
+        if (!strncmp(lacks, SANDBOX, strlen(SANDBOX))) {
             sandboxes++;
             sandbox_why = lacks;
         }
-        else if (lacks) {
+        else if (*lacks) {
             unenforced++;
             why = lacks;
         }
@@ -301,20 +288,11 @@ static char *unfound_text(const ctl_status_t *status)
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
-        char *before = list;
-
-        if (strcmp(ctl_vhost_cost(&status->vhosts[i]), "unknown") != 0 || ++n > NAMES_SHOWN)
-            continue;
-        list = ctl_printf("%s%s%s", before, *before ? ", " : "; sites: ",
-                          status->vhosts[i].name);
-        free(before);
+        if (!strcmp(ctl_text_of(status->vhosts[i].json, "cost"), "unknown") && ++n <= NAMES_SHOWN)
+            ctl_append(&list, "%s%s", *list ? ", " : "; sites: ", status->vhosts[i].name);
     }
-    if (n > NAMES_SHOWN) {
-        char *before = list;
-
-        list = ctl_printf("%s and " N " more", before, n - NAMES_SHOWN);
-        free(before);
-    }
+    if (n > NAMES_SHOWN)
+        ctl_append(&list, " and " N " more", n - NAMES_SHOWN);
     return list;
 }
 
@@ -327,14 +305,14 @@ static void check_state(doctor_t *doctor)
         { "always", "this MPM or this httpd is never dormant (event of httpd 2.4.49 or newer is)" },
     };
     const ctl_status_t *status = doctor->status;
+    int is_engaged = !strcmp(status->state.is, "engaged");
     size_t i = 0;
 
     while (i < 3 && strcmp(status->state.why, reasons[i].why) != 0)
         i++;
     add(doctor, GOOD, "state", "", "%s for " N " s, after " N " change%s%s%s", status->state.is,
         status->state.since_s, status->state.changes, ctl_plural(status->state.changes),
-        strcmp(status->state.is, "engaged") ? "" : ": ",
-        strcmp(status->state.is, "engaged") ? "" : reasons[i].text);
+        is_engaged ? ": " : "", is_engaged ? reasons[i].text : "");
 }
 
 /* The reasons are those of vl_database_fault(). */
@@ -400,30 +378,16 @@ static int is_loaded(const doctor_t *doctor, const char *name)
     return 0;
 }
 
-/* Adds a name to a list with commas, unless it is there.  names: keys of an object. */
-static void add_name(char **list, json_t *names, const char *name)
-{
-    char *before = *list;
-
-    if (json_object_get(names, name))
-        return;
-    json_object_set_new(names, name, json_true());
-    *list = ctl_printf("%s%s%s", before, *before ? ", " : "", name);
-    free(before);
-}
-
 /* Returns those modules of the list that are loaded; the caller frees the text. */
 static char *loaded_of(const doctor_t *doctor, const char *const modules[])
 {
     char *list = ctl_printf("%s", "");
-    json_t *names = ctl_json_check(json_object());
     int i;
 
     for (i = 0; modules[i]; i++) {
         if (is_loaded(doctor, modules[i]))
-            add_name(&list, names, modules[i]);
+            ctl_append(&list, "%s%s", *list ? ", " : "", modules[i]);
     }
-    json_decref(names);
     return list;
 }
 
@@ -464,7 +428,7 @@ static void check_modules(doctor_t *doctor)
 /* --- order of hooks ------------------------------------------------------- */
 
 /* Returns the modules whose function of the hook runs before the first of ours, or after the
- * last one; none if we have none. The caller frees the text. */
+ * last one, each once; none if we have none. The caller frees the text. */
 static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
 {
     const json_t *hooks = json_object_get(doctor->facts->modules, "hooks");
@@ -486,8 +450,9 @@ static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
             *list = '\0';
             json_object_clear(names);
         }
-        else if (is_ours_seen == is_after) {
-            add_name(&list, names, name);
+        else if (is_ours_seen == is_after && !json_object_get(names, name)) {
+            json_object_set_new(names, name, json_true());
+            ctl_append(&list, "%s%s", *list ? ", " : "", name);
         }
     }
     json_decref(names);
@@ -539,18 +504,10 @@ static char *pools_text(json_t *pools)
         texts[n++] = text;
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
-    for (i = 0; i < n && i < NAMES_SHOWN; i++) {
-        char *before = list;
-
-        list = ctl_printf("%s%s%s", before, *before ? "; " : "", texts[i]);
-        free(before);
-    }
-    if (n > NAMES_SHOWN) {
-        char *before = list;
-
-        list = ctl_printf("%s; and %zu more", before, n - NAMES_SHOWN);
-        free(before);
-    }
+    for (i = 0; i < n && i < NAMES_SHOWN; i++)
+        ctl_append(&list, "%s%s", i ? "; " : "", texts[i]);
+    if (n > NAMES_SHOWN)
+        ctl_append(&list, "; and %zu more", n - NAMES_SHOWN);
     free(texts);
     return list;
 }
@@ -614,26 +571,6 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     return doctor.findings;
 }
 
-static const char *text_of(const json_t *finding, const char *key)
-{
-    return json_string_value(json_object_get(finding, key));
-}
-
-static void print_finding(const json_t *finding)
-{
-    size_t level = 0;
-
-    while (strcmp(levels[level].name, text_of(finding, "level")) != 0)
-        level++;
-    printf("%s%s: ", levels[level].label, text_of(finding, "check"));
-    ctl_put_plain(stdout, text_of(finding, "finding"));
-    if (*text_of(finding, "todo")) {
-        printf("\n        to do: ");
-        ctl_put_plain(stdout, text_of(finding, "todo"));
-    }
-    putchar('\n');
-}
-
 /* Prints the findings.  Returns CTL_REFUSED if there is a problem among them. */
 static ctl_exit_e print_findings(const ctl_call_t *call, json_t *findings)
 {
@@ -642,10 +579,21 @@ static ctl_exit_e print_findings(const ctl_call_t *call, json_t *findings)
     size_t i;
 
     json_array_foreach(findings, i, finding) {
-        if (!strcmp(text_of(finding, "level"), levels[PROBLEM].name))
+        size_t level = 0;
+
+        while (strcmp(levels[level].name, ctl_text_of(finding, "level")) != 0)
+            level++;
+        if (level == PROBLEM)
             status = CTL_REFUSED;
-        if (!call->json)
-            print_finding(finding);
+        if (call->json)
+            continue;
+        printf("%s%s: ", levels[level].label, ctl_text_of(finding, "check"));
+        ctl_put_plain(stdout, ctl_text_of(finding, "finding"));
+        if (*ctl_text_of(finding, "todo")) {
+            printf("\n        to do: ");
+            ctl_put_plain(stdout, ctl_text_of(finding, "todo"));
+        }
+        putchar('\n');
     }
     if (call->json) {
         all = ctl_json_check(json_pack("{s:O}", "findings", findings));

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +30,10 @@ typedef struct groups_t {
 
 /* --- the group ------------------------------------------------------------ */
 
-/* Opens DIRECTORY/GROUP/cgroup.procs if it is the kernel's: the path is from the server. */
-static void open_group(const char *directory, const char *group, groups_t *groups)
+/* Opens the file cgroup.procs of the group if it is the kernel's: the path is from the server. */
+static void open_group(const char *mount, const char *group, groups_t *groups)
 {
-    char *path = ctl_printf("%s%s/cgroup.procs", directory, group);
+    char *path = ctl_printf(CGROUPS "/%s%s/cgroup.procs", mount, group);
     int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     struct statfs fs;
 
@@ -49,14 +50,11 @@ static void open_groups(const char *group, groups_t *groups)
 {
     DIR *mounts = opendir(CGROUPS);
     const struct dirent *mount;
-    char *directory;
 
-    open_group(CGROUPS, group, groups);
+    open_group("", group, groups);
     while (mounts && (mount = readdir(mounts))) {
-        directory = ctl_printf(CGROUPS "/%s", mount->d_name);
         if (*mount->d_name != '.')
-            open_group(directory, group, groups);
-        free(directory);
+            open_group(mount->d_name, group, groups);
     }
     if (mounts)
         closedir(mounts);
@@ -81,56 +79,39 @@ static void move(const groups_t *groups, pid_t pid, ctl_error_t *error)
 /* The processes that are to be moved, in the order in which they were found. */
 typedef struct pids_t {
     pid_t *list;
-    size_t n, size;
+    size_t n;
 } pids_t;
 
 static void add_pid(pids_t *pids, pid_t pid)
 {
-    if (pids->n == pids->size) {
-        pids->size = pids->size ? 2 * pids->size : 64;
-        pids->list = realloc(pids->list, pids->size * sizeof(*pids->list));
-        if (!pids->list)
-            abort();
-    }
+    pids->list = ctl_grow(pids->list, pids->n * sizeof(pid), (pids->n + 1) * sizeof(pid));
     pids->list[pids->n++] = pid;
-}
-
-/* Adds the processes that one thread has forked. */
-static void add_children_of(const char *task, pids_t *pids)
-{
-    char *path = ctl_printf("%s/children", task), *word = NULL;
-    FILE *children = fopen(path, "re");
-    size_t size = 0;
-    long child;
-
-    while (children && getdelim(&word, &size, ' ', children) > 0) {
-        child = strtol(word, NULL, 10);
-        if (child > 0)
-            add_pid(pids, (pid_t)child);
-    }
-    free(word);
-    if (children)
-        (void)fclose(children);     /* nothing was written */
-    free(path);
 }
 
 /* Adds the processes that the threads of the process have forked. */
 static void add_children(pid_t pid, pids_t *pids)
 {
-    char *path = ctl_printf("/proc/%d/task", (int)pid), *task;
-    DIR *tasks = opendir(path);
-    const struct dirent *thread;
+    char *pattern = ctl_printf("/proc/%d/task/*/children", (int)pid), *word = NULL;
+    glob_t files = { 0 };
+    size_t i, size = 0;
+    FILE *children;
+    long child;
 
-    while (tasks && (thread = readdir(tasks))) {
-        if (*thread->d_name == '.')
-            continue;
-        task = ctl_printf("%s/%s", path, thread->d_name);
-        add_children_of(task, pids);
-        free(task);
+    if (glob(pattern, 0, NULL, &files))
+        files.gl_pathc = 0;
+    for (i = 0; i < files.gl_pathc; i++) {
+        children = fopen(files.gl_pathv[i], "re");
+        while (children && getdelim(&word, &size, ' ', children) > 0) {
+            child = strtol(word, NULL, 10);
+            if (child > 0)
+                add_pid(pids, (pid_t)child);
+        }
+        if (children)
+            (void)fclose(children); /* nothing was written */
     }
-    if (tasks)
-        closedir(tasks);
-    free(path);
+    globfree(&files);
+    free(word);
+    free(pattern);
 }
 
 /* Moves the process, its children, and theirs.  A process that one of them forks later is
@@ -159,12 +140,11 @@ static int find_groups(const ctl_call_t *call, groups_t *groups, ctl_error_t *er
     error->status = CTL_DONE;
     if (ctl_state_ask(call, call->args[0], &state, error) != CTL_DONE)
         return 0;
-    group = state.status.nvhosts == 1
-            ? json_string_value(json_object_get(state.status.vhosts[0].json, "cgroup")) : NULL;
+    group = ctl_text_of(state.status.vhosts[0].json, "cgroup");
     if (!state.answer.pid || state.answer.uid != geteuid())
         ctl_error_set(error, CTL_REFUSED, "the server runs as another user, so its cgroups are "
                       "not used");
-    else if (!group || *group != '/' || strstr(group, ".."))
+    else if (*group != '/' || strstr(group, ".."))
         ctl_error_set(error, CTL_REFUSED, "site %s has no cgroup: see VhostLimitCgroup",
                       call->args[0]);
     else

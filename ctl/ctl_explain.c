@@ -138,57 +138,56 @@ static void find_causes(explain_t *explain)
 
 /* --- sentences ------------------------------------------------------------ */
 
-/* Adds a sentence, which is freed. */
-static void say(explain_t *explain, char *sentence)
+/* Adds a sentence. */
+__attribute__((format(printf, 2, 3)))
+static void say(explain_t *explain, const char *format, ...)
 {
+    va_list args;
+    char *sentence;
+
+    va_start(args, format);
+    sentence = ctl_vprintf(format, args);
+    va_end(args);
     json_array_append_new(explain->sentences, ctl_json_check(json_string(sentence)));
     free(sentence);
 }
 
-static void say_now(explain_t *explain)
+static const char *is_or_are(json_int_t n)
 {
-    json_int_t running = explain->vhost->running, waiting = explain->vhost->waiting;
-
-    if (!running && !waiting)
-        say(explain, ctl_printf("No request is running or queued now."));
-    else if (!running)
-        say(explain, ctl_printf("No request is running and " N " %s queued now.", waiting,
-                                waiting == 1 ? "is" : "are"));
-    else if (!waiting)
-        say(explain, ctl_printf(N " request%s %s running and none is queued now.", running,
-                                ctl_plural(running), running == 1 ? "is" : "are"));
-    else
-        say(explain, ctl_printf(N " request%s %s running and " N " %s queued now.", running,
-                                ctl_plural(running), running == 1 ? "is" : "are",
-                                waiting, waiting == 1 ? "is" : "are"));
+    return n == 1 ? "is" : "are";
 }
 
 /* Returns what a site holds: "0.6 of 8 slots (6 running, duty 10 %)". Requests that hold a whole
  * slot each, because they compute or VhostLimitSlots is a number, need no explanation. */
 static char *held_text(const ctl_status_t *status, const ctl_vhost_t *vhost)
 {
-    char *asleep = vhost->asleep ? ctl_printf(", " N " of them asleep", vhost->asleep)
-                                 : ctl_printf("%s", "");
-    char *duty = vhost->duty_permille && vhost->runnable_permille != vhost->running * 1000
-                 ? ctl_printf(", duty %s %%", ctl_tenths(vhost->duty_permille).text)
-                 : ctl_printf("%s", "");
-    char *text = ctl_printf("%s of " N " slots (" N " running%s%s)",
+    char *text = ctl_printf("%s of " N " slots (" N " running",
                             ctl_slots(vhost->runnable_permille).text, status->slots,
-                            vhost->running, asleep, duty);
+                            vhost->running);
 
-    free(asleep);
-    free(duty);
+    if (vhost->asleep)
+        ctl_append(&text, ", " N " of them asleep", vhost->asleep);
+    if (vhost->duty_permille && vhost->runnable_permille != vhost->running * 1000)
+        ctl_append(&text, ", duty %s %%", ctl_tenths(vhost->duty_permille).text);
+    ctl_append(&text, ")");
     return text;
 }
 
-static void say_held(explain_t *explain)
+static void say_now(explain_t *explain)
 {
-    char *held;
+    json_int_t running = explain->vhost->running, waiting = explain->vhost->waiting;
+    char *queued = !waiting ? ctl_printf(running ? "and none is" : "or")
+                            : ctl_printf("and " N " %s", waiting, is_or_are(waiting));
+    char *held = held_text(explain->status, explain->vhost);
 
-    if (!explain->vhost->running)
-        return;
-    held = held_text(explain->status, explain->vhost);
-    say(explain, ctl_printf("The site holds %s.", held));
+    if (running) {
+        say(explain, N " request%s %s running %s queued now.", running, ctl_plural(running),
+            is_or_are(running), queued);
+        say(explain, "The site holds %s.", held);
+    }
+    else
+        say(explain, "No request is running %s queued now.", queued);
+    free(queued);
     free(held);
 }
 
@@ -215,13 +214,12 @@ static void say_holders(explain_t *explain)
     for (i = 0; i < n && i < HOLDERS_MOST; i++) {
         char *held = held_text(status, others[i]);
 
-        say(explain, ctl_printf("%s holds %s.", others[i]->name, held));
+        say(explain, "%s holds %s.", others[i]->name, held);
         free(held);
     }
     if (n > HOLDERS_MOST)
-        say(explain, ctl_printf("%zu more site%s hold%s the rest.", n - HOLDERS_MOST,
-                                ctl_plural((json_int_t)(n - HOLDERS_MOST)),
-                                n == HOLDERS_MOST + 1 ? "s" : ""));
+        say(explain, "%zu more site%s hold%s the rest.", n - HOLDERS_MOST,
+            ctl_plural((json_int_t)(n - HOLDERS_MOST)), n == HOLDERS_MOST + 1 ? "s" : "");
     free(others);
 }
 
@@ -229,28 +227,25 @@ static void say_dryrun(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
-    say(explain, ctl_printf("VhostLimit DryRun is set: no request is delayed or refused. "
-                            "Since the start, " N " request%s would have been queued and "
-                            N " would have been refused. Next: " CTL_PROGRAM " report.",
-                            vhost->would_queue, ctl_plural(vhost->would_queue),
-                            vhost->would_refuse));
+    say(explain, "VhostLimit DryRun is set: no request is delayed or refused. Since the start, "
+        N " request%s would have been queued and " N " would have been refused. Next: "
+        CTL_PROGRAM " report.", vhost->would_queue, ctl_plural(vhost->would_queue),
+        vhost->would_refuse);
 }
 
 static void say_concurrency(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
     char *time = vhost->service_us > 0
-                 ? ctl_printf(" (they take %s ms)", ctl_ms((double)vhost->service_us).text)
-                 : ctl_printf("%s", "");
+                 ? ctl_printf(" (they take %s ms)", ctl_ms((double)vhost->service_us).text) : NULL;
 
-    say(explain, ctl_printf("The concurrency limit is reached: " N " of " N " requests are "
-                            "running (VhostLimitConcurrency). %s Raise the limit, or make "
-                            "the requests faster%s. Next: " CTL_PROGRAM " set %s "
-                            "concurrency=" N ".", vhost->running,
-                            vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
-                            ? "The next request is queued until one of them ends."
-                            : "The next request is refused, because VhostLimitQueue is 0.",
-                            time, vhost->name, 2 * vhost->limits[CTL_CONCURRENCY]));
+    say(explain, "The concurrency limit is reached: " N " of " N " requests are running "
+        "(VhostLimitConcurrency). %s Raise the limit, or make the requests faster%s. Next: "
+        CTL_PROGRAM " set %s concurrency=" N ".", vhost->running,
+        vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
+        ? "The next request is queued until one of them ends."
+        : "The next request is refused, because VhostLimitQueue is 0.", time ? time : "",
+        vhost->name, 2 * vhost->limits[CTL_CONCURRENCY]);
     free(time);
 }
 
@@ -258,28 +253,23 @@ static void say_queue(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
-    say(explain, ctl_printf("The queue is full: " N " request%s %s queued, "
-                            "VhostLimitQueue is " N ". " N " more connection%s %s for a "
-                            "place in the queue and %s refused if none becomes free in "
-                            "time. Next: " CTL_PROGRAM " clients %s.", vhost->waiting,
-                            ctl_plural(vhost->waiting), vhost->waiting == 1 ? "is" : "are",
-                            vhost->limits[CTL_QUEUE], vhost->deferred,
-                            ctl_plural(vhost->deferred),
-                            vhost->deferred == 1 ? "waits" : "wait",
-                            vhost->deferred == 1 ? "is" : "are", vhost->name));
+    say(explain, "The queue is full: " N " request%s %s queued, VhostLimitQueue is " N ". " N
+        " more connection%s %s for a place in the queue and %s refused if none becomes free in "
+        "time. Next: " CTL_PROGRAM " clients %s.", vhost->waiting, ctl_plural(vhost->waiting),
+        is_or_are(vhost->waiting), vhost->limits[CTL_QUEUE], vhost->deferred,
+        ctl_plural(vhost->deferred), vhost->deferred == 1 ? "waits" : "wait",
+        is_or_are(vhost->deferred), vhost->name);
 }
 
 static void say_cpu(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
-    say(explain, ctl_printf("The CPU limit is reached: the site uses %s %% of one CPU, "
-                            "VhostLimitCPU is " N "%%. Running requests are slowed down, "
-                            "and queued requests start as time passes. Raise cpu to give "
-                            "the site more. Next: " CTL_PROGRAM " set %s cpu=" N "%%.",
-                            ctl_tenths(vhost->cpu_now_permille).text,
-                            vhost->limits[CTL_CPU], vhost->name,
-                            2 * vhost->limits[CTL_CPU]));
+    say(explain, "The CPU limit is reached: the site uses %s %% of one CPU, VhostLimitCPU is " N
+        "%%. Running requests are slowed down, and queued requests start as time passes. Raise "
+        "cpu to give the site more. Next: " CTL_PROGRAM " set %s cpu=" N "%%.",
+        ctl_tenths(vhost->cpu_now_permille).text, vhost->limits[CTL_CPU], vhost->name,
+        2 * vhost->limits[CTL_CPU]);
 }
 
 /* Returns the sentences about the other sites that have requests. */
@@ -316,17 +306,16 @@ static void say_neighbor(explain_t *explain)
     char *cost;
 
     if (!other) {
-        say(explain, ctl_printf("See docs/guides/sizing.md."));
+        say(explain, "See docs/guides/sizing.md.");
         return;
     }
     cost = vhost->requests > 0
            ? ctl_printf(" Since the start, queueing has added %s ms to each request of this "
                         "site on average.",
-                        ctl_ms((double)vhost->wait_us / (double)vhost->requests).text)
-           : ctl_printf("%s", "");
-    say(explain, ctl_printf("The loudest other site is %s: it uses %s %% of one CPU now.%s "
-                            "Next: " CTL_PROGRAM " explain %s.", other->name,
-                            ctl_tenths(other->cpu_now_permille).text, cost, other->name));
+                        ctl_ms((double)vhost->wait_us / (double)vhost->requests).text) : NULL;
+    say(explain, "The loudest other site is %s: it uses %s %% of one CPU now.%s Next: "
+        CTL_PROGRAM " explain %s.", other->name, ctl_tenths(other->cpu_now_permille).text,
+        cost ? cost : "", other->name);
     free(cost);
 }
 
@@ -349,12 +338,12 @@ static void say_slots(explain_t *explain)
 {
     char *share;
 
-    say(explain, ctl_printf("All " N " slots of the server are held.", explain->status->slots));
+    say(explain, "All " N " slots of the server are held.", explain->status->slots);
     if (explain->status->is_partial)
         return;
     share = share_text(explain);
     say_holders(explain);
-    say(explain, ctl_printf("%s %s", share, slots_text(explain->status)));
+    say(explain, "%s %s", share, slots_text(explain->status));
     free(share);
     say_neighbor(explain);
 }
@@ -375,12 +364,10 @@ static void say_busy(explain_t *explain)
     const ctl_status_t *status = explain->status;
     char *time = time_text(explain->vhost);
 
-    say(explain, ctl_printf("Requests of the site start at once, but the CPUs are busy: all "
-                            "sites together use %s %% of " N " %%, and this one uses %s "
-                            "%%%s%s.", ctl_tenths(CTL_SUM(status, cpu_now_permille)).text,
-                            status->processors * 100,
-                            ctl_tenths(explain->vhost->cpu_now_permille).text,
-                            *time ? "; " : "", time));
+    say(explain, "Requests of the site start at once, but the CPUs are busy: all sites together "
+        "use %s %% of " N " %%, and this one uses %s %%%s%s.",
+        ctl_tenths(CTL_SUM(status, cpu_now_permille)).text, status->processors * 100,
+        ctl_tenths(explain->vhost->cpu_now_permille).text, *time ? "; " : "", time);
     free(time);
     say_neighbor(explain);
 }
@@ -388,21 +375,18 @@ static void say_busy(explain_t *explain)
 static void say_most(explain_t *explain)
 {
     say_holders(explain);
-    say(explain, ctl_printf("The last %s slots are kept for sites that hold few. Next: "
-                            CTL_PROGRAM " show %s.", ctl_slots(explain->free).text,
-                            explain->vhost->name));
+    say(explain, "The last %s slots are kept for sites that hold few. Next: " CTL_PROGRAM
+        " show %s.", ctl_slots(explain->free).text, explain->vhost->name);
 }
 
 /* Returns the row of a list whose key has this text, or NULL. */
 static const json_t *row_of(const ctl_vhost_t *vhost, const char *list, const char *key, const char *text)
 {
-    const char *value;
     const json_t *row;
     size_t i;
 
     json_array_foreach(json_object_get(vhost->json, list), i, row) {
-        value = json_string_value(json_object_get(row, key));
-        if (value && !strcmp(value, text))
+        if (!strcmp(ctl_text_of(row, key), text))
             return row;
     }
     return NULL;
@@ -427,34 +411,28 @@ static const ctl_vhost_t *holder_of(const ctl_status_t *status, const char *addr
 }
 
 /* Says which site has the processes of a back end in whose backlog requests of the explained one wait. */
-static void say_backlog_of(explain_t *explain, const char *address, json_int_t waiting)
-{
-    const ctl_vhost_t *vhost = explain->vhost;
-    json_int_t serving;
-    const ctl_vhost_t *holder = holder_of(explain->status, address, &serving);
-    int is_other = holder && holder != vhost;
-    char *has = holder ? ctl_printf(": %s has " N " of them", is_other ? holder->name : "the site itself", serving)
-                       : ctl_printf("%s", "");
-
-    say(explain, ctl_printf(N " request%s wait%s for %s, whose processes are all busy%s.%s More processes "
-                            "(pm.max_children of PHP-FPM), or a pool for each site, help. Next: " CTL_PROGRAM " %s %s.",
-                            waiting, ctl_plural(waiting), waiting == 1 ? "s" : "", address, has,
-                            holder && row_of(holder, "calls", "site", vhost->name)
-                            ? " Its requests there call this site in turn, so both may wait until a timeout." : "",
-                            is_other ? "explain" : "show", is_other ? holder->name : vhost->name));
-    free(has);
-}
-
 static void say_backlog(explain_t *explain)
 {
+    const ctl_vhost_t *vhost = explain->vhost;
     const json_t *row;
-    const char *address;
     size_t i;
 
-    json_array_foreach(json_object_get(explain->vhost->json, "backends"), i, row) {
-        address = json_string_value(json_object_get(row, "address"));
-        if (address && ctl_number_of(row, "waiting") > 0)
-            say_backlog_of(explain, address, ctl_number_of(row, "waiting"));
+    json_array_foreach(json_object_get(vhost->json, "backends"), i, row) {
+        const char *address = ctl_text_of(row, "address");
+        json_int_t waiting = ctl_number_of(row, "waiting"), serving;
+        const ctl_vhost_t *holder = holder_of(explain->status, address, &serving);
+        int is_other = holder && holder != vhost;
+        char *has = holder ? ctl_printf(": %s has " N " of them",
+                                        is_other ? holder->name : "the site itself", serving) : NULL;
+
+        if (*address && waiting > 0)
+            say(explain, N " request%s wait%s for %s, whose processes are all busy%s.%s More "
+                "processes (pm.max_children of PHP-FPM), or a pool for each site, help. Next: "
+                CTL_PROGRAM " %s %s.", waiting, ctl_plural(waiting), waiting == 1 ? "s" : "",
+                address, has ? has : "", holder && row_of(holder, "calls", "site", vhost->name)
+                ? " Its requests there call this site in turn, so both may wait until a timeout." : "",
+                is_other ? "explain" : "show", is_other ? holder->name : vhost->name);
+        free(has);
     }
 }
 
@@ -466,26 +444,15 @@ static void say_calls(explain_t *explain)
     size_t i;
 
     json_array_foreach(json_object_get(vhost->json, "calls"), i, row) {
-        const char *site = json_string_value(json_object_get(row, "site"));
+        const char *site = ctl_text_of(row, "site");
         json_int_t running = ctl_number_of(row, "running"), queued = ctl_number_of(row, "queued");
-        int is_own = site && !strcmp(site, vhost->name);
+        int is_own = !strcmp(site, vhost->name);
 
-        if (site)
-            say(explain, ctl_printf("Its requests wait for requests of %s: " N " %s running and " N " %s queued. Next: "
-                                    CTL_PROGRAM " %s %s.", is_own ? "the site itself" : site,
-                                    running, running == 1 ? "is" : "are", queued, queued == 1 ? "is" : "are",
-                                    is_own ? "show" : "explain", site));
+        if (*site)
+            say(explain, "Its requests wait for requests of %s: " N " %s running and " N " %s queued. Next: "
+                CTL_PROGRAM " %s %s.", is_own ? "the site itself" : site, running,
+                is_or_are(running), queued, is_or_are(queued), is_own ? "show" : "explain", site);
     }
-}
-
-static void say_client(explain_t *explain)
-{
-    say(explain, explain->client);
-}
-
-static void say_class(explain_t *explain)
-{
-    say(explain, explain->clas);
 }
 
 /* Says that nothing limits the site.  A slow site is then slow by itself. */
@@ -495,87 +462,57 @@ static void say_no_cause(explain_t *explain)
     char *time;
 
     if (vhost->waiting > 0) {
-        say(explain, ctl_printf("Nothing limits the site: a queued request starts at once, "
-                                "or as soon as a child process has a free thread for the "
-                                "site. One site gets four fifths of the threads of a child "
-                                "process."));
+        say(explain, "Nothing limits the site: a queued request starts at once, or as soon as a "
+            "child process has a free thread for the site. One site gets four fifths of the "
+            "threads of a child process.");
         return;
     }
-    say(explain, ctl_printf("Nothing limits the site: a new request starts at once."));
+    say(explain, "Nothing limits the site: a new request starts at once.");
     if (!vhost->running)
         return;
     time = time_text(vhost);
-    say(explain, ctl_printf("If the site is slow, queueing is not the reason: %s. Look at its "
-                            "program, its database and its clients. Next: " CTL_PROGRAM
-                            " show %s.", *time ? time
-                            : "none of its requests has ended yet", vhost->name));
+    say(explain, "If the site is slow, queueing is not the reason: %s. Look at its program, its "
+        "database and its clients. Next: " CTL_PROGRAM " show %s.",
+        *time ? time : "none of its requests has ended yet", vhost->name);
     free(time);
 }
 
-static void say_limited(explain_t *explain)
-{
-    const ctl_vhost_t *vhost = explain->vhost;
-
-    if (vhost->limited_s > 0)
-        say(explain, ctl_printf("The site has been limited for " N " s.%s",
-                                vhost->limited_s, vhost->waiting ? ""
-                                : " It is no longer limited when for ten seconds no request "
-                                  "was refused or queued for long."));
-}
-
+/* Says since when the site is limited, how long its requests have waited, and for its database. */
 static void say_waits(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
+    if (vhost->limited_s > 0)
+        say(explain, "The site has been limited for " N " s.%s", vhost->limited_s, vhost->waiting
+            ? "" : " It is no longer limited when for ten seconds no request was refused or "
+            "queued for long.");
     if (vhost->queued > 0)
-        say(explain, ctl_printf("Since the start, " N " of " N " admitted request%s had to "
-                                "wait; 99 %% of the waits took at most %s ms.",
-                                vhost->queued, vhost->requests,
-                                ctl_plural(vhost->requests),
-                                ctl_ms((double)vhost->wait_p99_us).text));
+        say(explain, "Since the start, " N " of " N " admitted request%s had to wait; 99 %% of "
+            "the waits took at most %s ms.", vhost->queued, vhost->requests,
+            ctl_plural(vhost->requests), ctl_ms((double)vhost->wait_p99_us).text);
+    if (vhost->database_waits > 0)
+        say(explain, "It waits for its database: " N " quer%s running, with %s %% of one CPU.",
+            vhost->database_waits, vhost->database_waits == 1 ? "y is" : "ies are",
+            ctl_tenths(vhost->database_now_permille).text);
 }
 
 /* Says where the CPU time of the site was used. */
 static void say_places(explain_t *explain)
 {
     const json_t *each, *backends = json_object_get(explain->vhost->json, "backends");
-    char *text = ctl_printf("CPU time since the start: Apache %s ms",
-                            ctl_ms(json_number_value(
-                                json_object_get(explain->vhost->json, "cpu_us"))).text);
+    char *text = ctl_printf("Apache %s ms", ctl_ms(json_number_value(json_object_get(
+                            explain->vhost->json, "cpu_us"))).text);
     size_t i;
 
     json_array_foreach(backends, i, each) {
-        const char *address = json_string_value(json_object_get(each, "address"));
-        char *before = text;
+        const char *address = ctl_text_of(each, "address");
 
-        text = ctl_printf("%s, %s %s ms", before, address ? address : "?",
-                          ctl_ms(json_number_value(json_object_get(each, "cpu_us"))).text);
-        free(before);
+        ctl_append(&text, ", %s %s ms", *address ? address : "?",
+                   ctl_ms(json_number_value(json_object_get(each, "cpu_us"))).text);
     }
     if (json_array_size(backends))
-        say(explain, ctl_printf("%s.", text));
+        say(explain, "CPU time since the start: %s.", text);
     free(text);
-}
-
-static void say_database(explain_t *explain)
-{
-    const ctl_vhost_t *vhost = explain->vhost;
-
-    if (vhost->database_waits > 0)
-        say(explain, ctl_printf("It waits for its database: " N " quer%s running, with %s %% of one "
-                                "CPU.", vhost->database_waits,
-                                vhost->database_waits == 1 ? "y is" : "ies are",
-                                ctl_tenths(vhost->database_now_permille).text));
-}
-
-static void say_late(explain_t *explain)
-{
-    const ctl_vhost_t *vhost = explain->vhost;
-
-    if (vhost->late > 0)
-        say(explain, ctl_printf("Since the start, " N " request%s had waited for so long that "
-                                "other clients had gone by then; newer requests went first.",
-                                vhost->late, ctl_plural(vhost->late)));
 }
 
 /* Says how many requests were refused, and for which reasons. */
@@ -590,71 +527,53 @@ static void say_refusals(explain_t *explain)
         { vhost->refused_queue, "because the queue was full" },
         { vhost->refused_timeout, "because of the queue's timeout" }
     };
-    char *text;
-    const char *separator = ": ";
+    char *text = ctl_printf("%s", "");
     size_t i;
 
-    if (!vhost->refused)
-        return;
-    text = ctl_printf("Since the start, " N " request%s %s refused", vhost->refused,
-                      ctl_plural(vhost->refused), vhost->refused == 1 ? "was" : "were");
     for (i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-        char *before = text;
-
-        if (!reasons[i].n)
-            continue;
-        text = ctl_printf("%s%s" N " %s", before, separator, reasons[i].n,
-                          reasons[i].reason);
-        separator = ", ";
-        free(before);
+        if (reasons[i].n)
+            ctl_append(&text, "%s" N " %s", *text ? ", " : ": ", reasons[i].n, reasons[i].reason);
     }
-    say(explain, ctl_printf("%s.", text));
+    if (vhost->refused)
+        say(explain, "Since the start, " N " request%s %s refused%s.", vhost->refused,
+            ctl_plural(vhost->refused), vhost->refused == 1 ? "was" : "were", text);
     free(text);
-}
-
-static void say_changed(explain_t *explain)
-{
-    const ctl_vhost_t *vhost = explain->vhost;
-    int i;
-
-    for (i = 0; i < CTL_LIMITS; i++) {
-        if (vhost->configured[i] >= 0)
-            say(explain, ctl_printf("The limit %s is " N " and not " N " as configured: "
-                                    "vhostlimitctl has changed it.", ctl_limit_names[i],
-                                    vhost->limits[i], vhost->configured[i]));
-    }
 }
 
 /* Fills in explain->sentences. */
 static void say_all(explain_t *explain)
 {
-    static void (*const says[CAUSES])(explain_t *explain) = {
+    static void (*const says[CAUSE_CLIENT])(explain_t *explain) = {
         say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_backlog,
-        say_calls, say_busy, say_client, say_class
+        say_calls, say_busy
     };
+    const ctl_vhost_t *vhost = explain->vhost;
     int i;
 
     say_now(explain);
-    say_held(explain);
     for (i = 0; i < CAUSE_CLIENT; i++) {
         if (explain->has_cause[i])
             says[i](explain);
     }
     if (!explain->ncauses)
         say_no_cause(explain);
-    for (i = CAUSE_CLIENT; i < CAUSES; i++) {
-        if (explain->has_cause[i])
-            says[i](explain);
-    }
-    say_limited(explain);
+    if (explain->client)
+        say(explain, "%s", explain->client);
+    if (explain->clas)
+        say(explain, "%s", explain->clas);
     say_waits(explain);
-    say_database(explain);
     if (!explain->has_cause[CAUSE_CALLS])
         say_calls(explain);
     say_places(explain);
-    say_late(explain);
+    if (vhost->late > 0)
+        say(explain, "Since the start, " N " request%s had waited for so long that other clients "
+            "had gone by then; newer requests went first.", vhost->late, ctl_plural(vhost->late));
     say_refusals(explain);
-    say_changed(explain);
+    for (i = 0; i < CTL_LIMITS; i++) {
+        if (vhost->configured[i] >= 0)
+            say(explain, "The limit %s is " N " and not " N " as configured: vhostlimitctl has "
+                "changed it.", ctl_limit_names[i], vhost->limits[i], vhost->configured[i]);
+    }
 }
 
 /* --- output --------------------------------------------------------------- */
@@ -673,6 +592,8 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
     explain.clas = ctl_explain_class(clients);
     find_causes(&explain);
     say_all(&explain);
+    free(explain.client);
+    free(explain.clas);
     for (i = 0; i < CAUSES; i++) {
         if (explain.has_cause[i])
             json_array_append_new(causes, ctl_json_check(json_string(cause_names[i])));
@@ -680,32 +601,6 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
     return ctl_json_check(json_pack("{s:s, s:s, s:o, s:o}", "vhost", vhost->name,
                                     "state", vhost->state, "causes", causes,
                                     "sentences", explain.sentences));
-}
-
-static void print_text(const json_t *made)
-{
-    const json_t *sentence;
-    size_t i;
-
-    ctl_put_plain(stdout, json_string_value(json_object_get(made, "vhost")));
-    puts(":");
-    json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
-        ctl_put_plain(stdout, json_string_value(sentence));
-        puts("");
-    }
-}
-
-/* Adds a sentence, which is freed; NULL: none. */
-static void add_no_worker(const json_t *made, char *sentence)
-{
-    char *text;
-
-    if (!sentence)
-        return;
-    text = ctl_printf("%s.", sentence);
-    json_array_append_new(json_object_get(made, "sentences"), ctl_json_check(json_string(text)));
-    free(text);
-    free(sentence);
 }
 
 static void print_explanation(const ctl_call_t *call, const ctl_status_t *status,
@@ -716,13 +611,27 @@ static void print_explanation(const ctl_call_t *call, const ctl_status_t *status
     ctl_error_t error = { 0 };
     int is_known = ctl_clients_ask(call, vhost->name, &clients, &error) == CTL_DONE;
     json_t *made = ctl_explain_make(status, vhost, is_known ? clients.json : NULL);
+    json_t *sentences = json_object_get(made, "sentences"), *sentence;
+    char *no_worker = NULL;
+    size_t i;
 
     if (ctl_client_ask(call->socket, words, NULL, &modules, &error) == CTL_DONE)
-        add_no_worker(made, ctl_explain_no_worker(modules.json, vhost->name));
+        no_worker = ctl_explain_no_worker(modules.json, vhost->name);
+    if (no_worker) {
+        ctl_append(&no_worker, ".");
+        json_array_append_new(sentences, ctl_json_check(json_string(no_worker)));
+    }
     if (call->json)
         ctl_json_print(made);
-    else
-        print_text(made);
+    else {
+        ctl_put_plain(stdout, vhost->name);
+        puts(":");
+        json_array_foreach(sentences, i, sentence) {
+            ctl_put_plain(stdout, json_string_value(sentence));
+            puts("");
+        }
+    }
+    free(no_worker);
     json_decref(made);
     ctl_client_free(&clients);
     ctl_client_free(&modules);
@@ -730,37 +639,19 @@ static void print_explanation(const ctl_call_t *call, const ctl_status_t *status
 
 /* --- the command ---------------------------------------------------------- */
 
-/* Asks for the site alone first: the server resolves a ServerName, and its answer has the
- * name of the account.  Returns NULL and fills in *error if there is no such site. */
-static char *find_name(const ctl_call_t *call, ctl_error_t *error)
-{
-    ctl_state_t one;
-    char *name = NULL;
-
-    if (ctl_state_ask(call, call->args[0], &one, error) != CTL_DONE)
-        return NULL;
-    if (one.status.nvhosts == 1)
-        name = ctl_printf("%s", one.status.vhosts[0].name);
-    else
-        ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites in place of "
-                      "one", one.status.nvhosts);
-    ctl_state_free(&one);
-    return name;
-}
-
+/* Asks for the site alone first, for the name of the account. */
 ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error)
 {
-    char *name = find_name(call, error);
-    ctl_state_t all;
+    ctl_state_t one, all;
+    const char *name;
     size_t i;
 
-    if (!name)
+    if (ctl_state_ask(call, call->args[0], &one, error) != CTL_DONE)
         return error->status;
+    name = one.status.vhosts[0].name;
     if (ctl_state_ask(call, NULL, &all, error) == CTL_DONE) {
-        for (i = 0; i < all.status.nvhosts; i++) {
-            if (!strcmp(all.status.vhosts[i].name, name))
-                break;
-        }
+        for (i = 0; i < all.status.nvhosts && strcmp(all.status.vhosts[i].name, name) != 0; i++)
+            ;
         if (i < all.status.nvhosts)
             print_explanation(call, &all.status, &all.status.vhosts[i]);
         else
@@ -768,6 +659,6 @@ ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error)
                           name);
         ctl_state_free(&all);
     }
-    free(name);
+    ctl_state_free(&one);
     return error->status;
 }

@@ -39,16 +39,11 @@ static double sum_of(const json_t *rows, const char *key)
     return sum;
 }
 
-static int is_most(json_int_t part, double all)
-{
-    return (double)part > all / 2;
-}
-
 static int has_most_waiting(const json_t *clients, const json_t *row)
 {
     json_int_t all = ctl_number_of(clients, "waiting");
 
-    return row && all >= LEAST_WAITING && is_most(ctl_number_of(row, "waiting"), (double)all);
+    return row && all >= LEAST_WAITING && (double)ctl_number_of(row, "waiting") > (double)all / 2;
 }
 
 /* Requests of the site are queued, or were in the last second, and the row has used more than
@@ -60,7 +55,7 @@ static int has_most_cpu(const json_t *clients, const json_t *row)
 
     return row && json_is_true(json_object_get(clients, "contended"))
            && sum_of(classes, "requests") >= LEAST_COUNTED && all > 0
-           && is_most(ctl_number_of(row, "cpu_us"), all);
+           && (double)ctl_number_of(row, "cpu_us") > all / 2;
 }
 
 /* Returns what the row has most of. */

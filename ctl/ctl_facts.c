@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,122 +23,80 @@ const char *const ctl_controller_names[CTL_CONTROLLERS] = { "cpu", "memory", "pi
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Returns what the stream still has, with a zero byte behind it.  Zero bytes within become
- * line breaks. */
-static char *read_rest(FILE *in)
-{
-    char part[4096], *text = ctl_printf("%s", "");
-    size_t n, i;
-
-    while ((n = fread(part, 1, sizeof(part), in))) {
-        char *before = text;
-
-        for (i = 0; i < n; i++) {
-            if (!part[i])
-                part[i] = '\n';
-        }
-        text = ctl_printf("%s%.*s", before, (int)n, part);
-        free(before);
-    }
-    return text;
-}
-
 /* Returns the text of the file, which the caller frees; NULL: it cannot be read. */
-static char *read_file(const char *path)
+__attribute__((format(printf, 1, 2)))
+static char *read_file(const char *path_format, ...)
 {
-    FILE *in = fopen(path, "re");
-    char *text;
+    va_list args;
+    char *path, *text;
+    FILE *in;
 
-    if (!in)
-        return NULL;
-    text = read_rest(in);
-    (void)fclose(in);           /* nothing was written */
-    return text;
-}
-
-/* The same for /proc/PID/NAME. */
-static char *read_process(pid_t pid, const char *name)
-{
-    char *path = ctl_printf("/proc/%d/%s", (int)pid, name);
-    char *text = read_file(path);
-
+    va_start(args, path_format);
+    path = ctl_vprintf(path_format, args);
+    va_end(args);
+    in = fopen(path, "re");
     free(path);
+    text = in ? ctl_read(in, NULL) : NULL;
+    if (in)
+        (void)fclose(in);       /* nothing was written */
     return text;
 }
 
 /* --- cgroups of a process ------------------------------------------------- */
 
-/* Calls fn for each line ID:CONTROLLERS:PATH, until it returns a result. */
-static char *search_groups(const char *cgroups,
-                           char *(*fn)(const char *controllers, const char *path))
+/* Returns the path of the next line ID:CONTROLLERS:PATH, of which the text is cut; NULL: there is
+ * none. */
+static char *next_group(char **text, char **ret_controllers)
 {
-    char *copy = ctl_printf("%s", cgroups), *next = copy, *line, *found = NULL;
+    char *line, *path;
 
-    while (!found && (line = strsep(&next, "\n"))) {
-        char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-
-        if (!path)
-            continue;
-        *path++ = '\0';
-        found = fn(controllers + 1, path);
-    }
-    free(copy);
-    return found;
-}
-
-/* Returns the last component of the path that is a service. */
-static char *service_of_path(const char *controllers, const char *path)
-{
-    const char *at, *found = NULL;
-    size_t len, found_len = 0, suffix = strlen(".service");
-
-    (void)controllers;
-    for (at = strchr(path, '/'); at; at = strchr(at, '/')) {
-        len = strcspn(++at, "/");
-        if (len > suffix && !memcmp(at + len - suffix, ".service", suffix)) {
-            found = at;
-            found_len = len;
+    while ((line = strsep(text, "\n"))) {
+        *ret_controllers = strchr(line, ':');
+        path = *ret_controllers ? strchr(++*ret_controllers, ':') : NULL;
+        if (path) {
+            *path = '\0';
+            return path + 1;
         }
     }
-    return found ? ctl_printf("%.*s", (int)found_len, found) : NULL;
+    return NULL;
 }
 
 char *ctl_facts_unit(const char *cgroups)
 {
-    return search_groups(cgroups, service_of_path);
-}
+    static const char suffix[] = ".service";
+    char *copy = ctl_printf("%s", cgroups), *next = copy, *controllers, *path, *part;
+    char *found = NULL;
 
-/* Returns 1 if the list, with commas between its words, has the word. */
-static int has_word(const char *list, const char *word)
-{
-    size_t len = strlen(word);
+    while (!found && (path = next_group(&next, &controllers))) {
+        while ((part = strsep(&path, "/"))) {
+            size_t len = strlen(part);
 
-    while (*list) {
-        size_t n = strcspn(list, ",");
-
-        if (n == len && !memcmp(list, word, len))
-            return 1;
-        list += n + (list[n] == ',');
+            if (len >= sizeof(suffix) && !strcmp(part + len - sizeof(suffix) + 1, suffix))
+                found = part;
+        }
     }
-    return 0;
-}
-
-static char *v1_path(const char *controllers, const char *path)
-{
-    return has_word(controllers, "cpu") ? ctl_printf("%s", path) : NULL;
-}
-
-static char *v2_path(const char *controllers, const char *path)
-{
-    return *controllers ? NULL : ctl_printf("%s", path);
+    found = found ? ctl_printf("%s", found) : NULL;
+    free(copy);
+    return found;
 }
 
 char *ctl_facts_cpu_group(const char *cgroups)
 {
-    char *group = search_groups(cgroups, v1_path);
+    char *copy = ctl_printf("%s", cgroups), *next = copy, *controllers, *path, *word;
+    char *v1 = NULL, *v2 = NULL;
 
-    return group ? group : search_groups(cgroups, v2_path);
+    while ((path = next_group(&next, &controllers))) {
+        if (!*controllers && !v2)
+            v2 = path;
+        while ((word = strsep(&controllers, ","))) {
+            if (!strcmp(word, "cpu") && !v1)
+                v1 = path;
+        }
+    }
+    if (v1 || v2)
+        v1 = ctl_printf("%s", v1 ? v1 : v2);
+    free(copy);
+    return v1;
 }
 
 /* --- systemd -------------------------------------------------------------- */
@@ -166,10 +123,10 @@ static char *run(const char *const argv[], int *ret_status)
     posix_spawn_file_actions_destroy(&actions);
     close(fds[1]);
     in = failed ? NULL : fdopen(fds[0], "r");
-    if (in)
-        text = read_rest(in);
-    if (in)
+    if (in) {
+        text = ctl_read(in, NULL);
         (void)fclose(in);
+    }
     else
         close(fds[0]);
     while (!failed && waitpid(pid, ret_status, 0) < 0 && errno == EINTR)
@@ -188,27 +145,11 @@ char *ctl_facts_output(const char *const argv[])
     return NULL;
 }
 
-/* Returns 1 or 0; -1: systemd does not tell. */
-static int unit_is_delegated(const char *unit)
-{
-    const char *const argv[] = { "systemctl", "show", "-p", "Delegate", "--value", "--",
-                                 unit, NULL };
-    char *text = ctl_facts_output(argv);
-    int is_delegated = text ? !strcmp(text, "yes\n") : -1;
-
-    free(text);
-    return is_delegated;
-}
-
 char *ctl_facts_unit_of(pid_t pid)
 {
-    char *cgroups = NULL, *unit = NULL;
-    struct stat st;
+    char *cgroups = access(SYSTEMD, F_OK) ? NULL : read_file("/proc/%d/cgroup", (int)pid);
+    char *unit = cgroups ? ctl_facts_unit(cgroups) : NULL;
 
-    if (!stat(SYSTEMD, &st))
-        cgroups = read_process(pid, "cgroup");
-    if (cgroups)
-        unit = ctl_facts_unit(cgroups);
     free(cgroups);
     return unit;
 }
@@ -231,40 +172,27 @@ void ctl_facts_add_controllers(ctl_facts_t *facts, const char *names)
     free(copy);
 }
 
-/* Adds the controllers that the server's tree in this mount of cgroup v2 has, or those of
- * the mount if the tree is not there. */
-static void add_v2_controllers(ctl_facts_t *facts, const char *mount)
-{
-    char *path = ctl_printf("%s%s/cgroup.controllers", mount,
-                            facts->status->cgroup.path);
-    char *names = read_file(path);
-
-    free(path);
-    if (!names) {
-        path = ctl_printf("%s/cgroup.controllers", mount);
-        names = read_file(path);
-        free(path);
-    }
-    if (names)
-        ctl_facts_add_controllers(facts, names);
-    free(names);
-}
-
-/* A controller of cgroup v1 is an option of its mount. */
+/* A controller of cgroup v1 is an option of its mount.  Those of v2 are those of the server's
+ * tree, or of the mount if the tree is not there. */
 static void gather_controllers(ctl_facts_t *facts)
 {
     FILE *mounts = setmntent(MOUNTS, "re");
     const struct mntent *mount;
     int is_v2_seen = 0;
+    char *names;
 
     while (mounts && (mount = getmntent(mounts))) {
-        if (!strcmp(mount->mnt_type, "cgroup")) {
+        if (!strcmp(mount->mnt_type, "cgroup"))
             ctl_facts_add_controllers(facts, mount->mnt_opts);
-        }
-        else if (!strcmp(mount->mnt_type, "cgroup2") && !is_v2_seen) {
-            is_v2_seen = 1;
-            add_v2_controllers(facts, mount->mnt_dir);
-        }
+        if (strcmp(mount->mnt_type, "cgroup2") != 0 || is_v2_seen)
+            continue;
+        is_v2_seen = 1;
+        names = read_file("%s%s/cgroup.controllers", mount->mnt_dir, facts->status->cgroup.path);
+        if (!names)
+            names = read_file("%s/cgroup.controllers", mount->mnt_dir);
+        if (names)
+            ctl_facts_add_controllers(facts, names);
+        free(names);
     }
     if (mounts)
         endmntent(mounts);
@@ -275,7 +203,7 @@ static void gather_controllers(ctl_facts_t *facts)
 static json_int_t files_of(pid_t pid)
 {
     static const char key[] = "Max open files";
-    char *limits = read_process(pid, "limits");
+    char *limits = read_file("/proc/%d/limits", (int)pid);
     const char *line = limits ? strstr(limits, key) : NULL;
     json_int_t files = CTL_FILES_UNKNOWN;
     char *end;
@@ -325,10 +253,10 @@ int ctl_facts_is_inside(const char *group, const char *tree)
  * begins with "/..". */
 static void look_at_process(ctl_facts_t *facts, pid_t pid)
 {
-    char *title = read_process(pid, "cmdline"), *cgroups = NULL, *group = NULL;
+    char *title = read_file("/proc/%d/cmdline", (int)pid), *cgroups = NULL, *group = NULL;
 
     if (title && !strncmp(title, POOL, strlen(POOL)))
-        cgroups = read_process(pid, "cgroup");
+        cgroups = read_file("/proc/%d/cgroup", (int)pid);
     if (cgroups)
         group = ctl_facts_cpu_group(cgroups);
     if (group && strncmp(group, "/../", 4) != 0) {
@@ -337,8 +265,7 @@ static void look_at_process(ctl_facts_t *facts, pid_t pid)
         }
         else {
             const char *name = title + strlen(POOL);
-            char *text = ctl_plain(ctl_printf("%.*s in %s", (int)strcspn(name, " \n"), name,
-                                              group));
+            char *text = ctl_plain(ctl_printf("%.*s in %s", (int)strcspn(name, " "), name, group));
 
             json_object_set_new(facts->outside, text, json_true());
             free(text);
@@ -388,18 +315,20 @@ static void gather_page(ctl_facts_t *facts)
 void ctl_facts_gather(ctl_facts_t *facts)
 {
     struct utsname kernel;
+    const char *argv[] = { "systemctl", "show", "-p", "Delegate", "--value", "--", NULL, NULL };
+    char *said = NULL;
 
-    if (!uname(&kernel))
-        facts->release = ctl_printf("%s", kernel.release);
-    else
-        facts->release = ctl_printf("unknown");
-    facts->is_delegated = -1;
+    facts->release = ctl_printf("%s", uname(&kernel) ? "unknown" : kernel.release);
     facts->outside = ctl_json_check(json_object());
     facts->files = files_of(facts->pid);
     facts->logs = logs_of(facts->pid);
     facts->unit = ctl_facts_unit_of(facts->pid);
-    if (facts->unit)
-        facts->is_delegated = unit_is_delegated(facts->unit);
+    if (facts->unit) {
+        argv[6] = facts->unit;
+        said = ctl_facts_output(argv);
+    }
+    facts->is_delegated = said ? !strcmp(said, "yes\n") : -1;
+    free(said);
     gather_controllers(facts);
     gather_pools(facts);
     gather_page(facts);
@@ -411,6 +340,4 @@ void ctl_facts_free(ctl_facts_t *facts)
     free(facts->unit);
     free(facts->page);
     json_decref(facts->outside);
-    facts->release = facts->unit = facts->page = NULL;
-    facts->outside = NULL;
 }

@@ -12,18 +12,11 @@ static double percent_of(const json_t *json, const char *key)
     return json_number_value(json_object_get(json, key)) / 1e4;
 }
 
-static const char *text_of(const json_t *json, const char *key)
-{
-    const char *text = json_string_value(json_object_get(json, key));
-
-    return text ? text : "";
-}
-
 /* Prints a label and a text from the answer. */
 static void put_text(const char *label, const json_t *json, const char *key)
 {
     printf("%s", label);
-    ctl_put_plain(stdout, text_of(json, key));
+    ctl_put_plain(stdout, ctl_text_of(json, key));
 }
 
 static void print_head(const json_t *json)
@@ -36,7 +29,7 @@ static void print_head(const json_t *json)
            " servers have less CPU time than their sites want\n",
            json_array_size(json_object_get(json, "servers")), ctl_number_of(json, "fleet_sites"),
            ctl_number_of(json, "contended"));
-    if (*text_of(json, "reason")) {
+    if (*ctl_text_of(json, "reason")) {
         put_text("PROBLEM: ", json, "reason");
         putchar('\n');
     }
@@ -58,7 +51,7 @@ static void print_servers(const json_t *servers)
         printf("%8.1f%% %8.1f%% %7" JSON_INTEGER_FORMAT " %5.1f s  ",
                percent_of(server, "capacity_us"), percent_of(server, "used_us"),
                ctl_number_of(server, "sites"), (double)ctl_number_of(server, "age_ms") / 1000);
-        ctl_put_plain(stdout, text_of(server, "name"));
+        put_text("", server, "name");
         putchar('\n');
     }
 }
@@ -77,7 +70,7 @@ static void print_sites(const json_t *sites)
                percent_of(site, "used_us"), percent_of(site, "allocated_us"),
                percent_of(site, "fleet_used_us"), percent_of(site, "fleet_allocated_us"),
                ctl_number_of(site, "servers"));
-        ctl_put_plain(stdout, text_of(site, "name"));
+        put_text("", site, "name");
         if (ctl_number_of(site, "cpu_us"))
             printf(" (CPU limit here: %.1f%%)", percent_of(site, "cpu_us"));
         if (ctl_number_of(site, "concurrency"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command history: the figures of a site in the last week, as a table, CSV or JSON.  It
  * reads the file and needs no server. */
-#include <math.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -133,13 +133,13 @@ static char *ask_name(const ctl_call_t *call, ctl_error_t *ret_error)
 
     if (ctl_state_ask(call, call->args[0], &one, &error) != CTL_DONE)
         return NULL;
-    site = one.status.nvhosts == 1 ? ctl_vhost_host_of(&one.status.vhosts[0]) : NULL;
-    if (site)
+    site = ctl_text_of(one.status.vhosts[0].json, "host_of");
+    if (*site)
         ctl_error_set(ret_error, CTL_REFUSED, "'%s' is a host of site %s (VhostLimitAccounts), "
                       "and the history has no figures of hosts. Prometheus can keep those of "
                       "the 200 busiest hosts (?prometheus). Next: " CTL_PROGRAM " show %s",
                       call->args[0], site, call->args[0]);
-    else if (one.status.nvhosts == 1)
+    else
         name = ctl_name_from_text(one.status.vhosts[0].name);
     ctl_state_free(&one);
     return name;
@@ -188,37 +188,30 @@ static void print_csv(const range_t *range)
         format_time(time, m, 1);
         printf("%s,%u", time, minute.seconds);
         for (i = 0; i < CTL_HISTORY_FIGURE_COUNT; i++)
-            printf(",%llu", (unsigned long long)minute.figures[i]);
+            printf(",%" PRIu64, minute.figures[i]);
         putchar('\n');
     }
 }
 
-static json_t *minute_to_json(const ctl_minute_t *minute, uint32_t m)
-{
-    json_t *json = ctl_json_check(json_object());
-    char time[32];
-
-    format_time(time, m, 1);
-    json_object_set_new(json, "time", ctl_json_check(json_string(time)));
-    json_object_set_new(json, "seconds", ctl_json_check(json_integer(minute->seconds)));
-#define X(member, help)                                                                  \
-    json_object_set_new(json, #member, ctl_json_check(                                   \
-        json_integer((json_int_t)minute->figures[CTL_HISTORY_##member])));
-    CTL_HISTORY_FIGURES(X)
-#undef X
-    return json;
-}
-
 static void print_json(const range_t *range)
 {
-    char *name = ctl_name_to_text(ctl_store_name(range->store, range->place));
-    json_t *minutes = ctl_json_check(json_array()), *all;
+    char *name = ctl_name_to_text(ctl_store_name(range->store, range->place)), time[32];
+    json_t *minutes = ctl_json_check(json_array()), *all, *json;
     ctl_minute_t minute;
     uint32_t m;
 
     for (m = range->first; m <= range->last; m++) {
-        if (ctl_store_get(range->store, range->place, m, &minute))
-            json_array_append_new(minutes, minute_to_json(&minute, m));
+        if (!ctl_store_get(range->store, range->place, m, &minute))
+            continue;
+        format_time(time, m, 1);
+        json = ctl_json_check(json_pack("{s:s, s:I}", "time", time,
+                                        "seconds", (json_int_t)minute.seconds));
+#define X(member, help)                                                                  \
+        json_object_set_new(json, #member, ctl_json_check(                               \
+            json_integer((json_int_t)minute.figures[CTL_HISTORY_##member])));
+        CTL_HISTORY_FIGURES(X)
+#undef X
+        json_array_append_new(minutes, json);
     }
     all = ctl_json_check(json_pack("{s:s?, s:o}", "site",
                                    range->place == CTL_PLACE_SERVER ? NULL : name,
@@ -256,26 +249,12 @@ static unsigned sum_up(const range_t *range, uint32_t first, unsigned step,
     return n;
 }
 
-static void print_line(const ctl_minute_t *sum)
-{
-    const uint64_t *figures = sum->figures;
-
-    printf(" %10.1f %8.1f %8.1f %8llu %10s %10llu %10llu %8llu\n",
-           (double)figures[CTL_HISTORY_requests] / sum->seconds,
-           (double)figures[CTL_HISTORY_cpu_us] / sum->seconds / 1e4,
-           (double)figures[CTL_HISTORY_database_us] / sum->seconds / 1e4,
-           (unsigned long long)figures[CTL_HISTORY_waiting],
-           ctl_ms((double)figures[CTL_HISTORY_wait_p99_us]).text,
-           (unsigned long long)figures[CTL_HISTORY_queued],
-           (unsigned long long)figures[CTL_HISTORY_refused],
-           (unsigned long long)figures[CTL_HISTORY_gone]);
-}
-
 static void print_table(const range_t *range)
 {
     unsigned step = step_of(range->last - range->first + 1);
     uint32_t m = range->first - range->first % step;
     ctl_minute_t sum;
+    const uint64_t *figures = sum.figures;
     char time[32], gap[32] = "";
     unsigned lines = 0;
 
@@ -291,8 +270,14 @@ static void print_table(const range_t *range)
         if (*gap)
             printf("%s  no figures\n", gap);
         *gap = '\0';
-        printf("%s", time);
-        print_line(&sum);
+        printf("%s %10.1f %8.1f %8.1f %8" PRIu64 " %10s %10" PRIu64 " %10" PRIu64 " %8" PRIu64 "\n",
+               time, (double)figures[CTL_HISTORY_requests] / sum.seconds,
+               (double)figures[CTL_HISTORY_cpu_us] / sum.seconds / 1e4,
+               (double)figures[CTL_HISTORY_database_us] / sum.seconds / 1e4,
+               figures[CTL_HISTORY_waiting],
+               ctl_ms((double)figures[CTL_HISTORY_wait_p99_us]).text,
+               figures[CTL_HISTORY_queued], figures[CTL_HISTORY_refused],
+               figures[CTL_HISTORY_gone]);
         lines++;
     }
     if (!lines)

@@ -3,39 +3,12 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
-
-int ctl_import_words(char *line, const char *separators, char **words, int most)
-{
-    int n = 0;
-
-    while (n < most) {
-        const char *end = separators;
-
-        line += strspn(line, separators);
-        if (!*line)
-            break;
-        if (*line == '"' || *line == '\'')
-            end = *line++ == '"' ? "\"" : "'";
-        words[n++] = line;
-        line += strcspn(line, end);
-        if (*line)
-            *line++ = '\0';
-    }
-    return n;
-}
-
-/* As the other functions of ctl_import.h. */
-static ctl_exit_e import_lve(FILE *in, const char *path, ctl_error_t *error)
-{
-    return ctl_import_lve(in, path, sysconf(_SC_NPROCESSORS_ONLN), error);
-}
 
 static const struct {
     const char *name;
     ctl_exit_e (*run)(FILE *in, const char *path, ctl_error_t *error);
 } formats[] = {
-    { "lve", import_lve }, { "mod_qos", ctl_import_mod_qos }
+    { "lve", ctl_import_lve }, { "mod_qos", ctl_import_mod_qos }
 };
 
 #define FORMATS (sizeof(formats) / sizeof(formats[0]))

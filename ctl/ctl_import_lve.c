@@ -12,6 +12,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <expat.h>
 
@@ -47,7 +48,7 @@ typedef struct reader_t {
     int is_lve_config;              /* 1: the root element was there */
     char *name;                     /* of the package or LVE that is open */
     char *plans;                    /* names of plans so far, each between newlines, or NULL */
-    long processors;
+    long processors;                /* of this machine */
 } reader_t;
 
 /* --- output --------------------------------------------------------------- */
@@ -139,8 +140,7 @@ static char *plan_name(reader_t *reader, const char *text)
         name = ctl_printf("%.58s-%d", first, n);
         line = ctl_printf("\n%s\n", name);
     }
-    reader->plans = ctl_printf("%s%s", before ? before : "\n", line + 1);
-    free(before);
+    ctl_append(&reader->plans, "%s", before ? line + 1 : line);
     free(first);
     free(line);
     return name;
@@ -262,8 +262,9 @@ static void XMLCALL end_element(void *data, const XML_Char *element)
     reader->is_inside = 0;
 }
 
-ctl_exit_e ctl_import_lve(FILE *in, const char *path, long processors, ctl_error_t *error)
+ctl_exit_e ctl_import_lve(FILE *in, const char *path, ctl_error_t *error)
 {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     reader_t reader = { .processors = processors > 0 ? processors : 1 };
     XML_Parser parser = XML_ParserCreate(NULL);
     enum XML_Status parsed = XML_STATUS_OK;

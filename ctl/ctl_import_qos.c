@@ -79,16 +79,6 @@ typedef struct reader_t {
     int is_dry, n, n_unread, line;  /* QS_LogOnly on; numbers of directives; line of the file */
 } reader_t;
 
-/* Appends the text, which is freed. */
-static void append(char **to, char *text)
-{
-    char *before = *to;
-
-    *to = ctl_printf("%s%s", before ? before : "", text);
-    free(before);
-    free(text);
-}
-
 static part_t *here(reader_t *reader)
 {
     return reader->vhost ? reader->vhost : &reader->server;
@@ -97,7 +87,7 @@ static part_t *here(reader_t *reader)
 /* Adds a line where the directive was.  text is freed. */
 static void put(reader_t *reader, char *text)
 {
-    append(&here(reader)->lines, ctl_printf("%s\n", ctl_plain(text)));
+    ctl_append(&here(reader)->lines, "%s\n", ctl_plain(text));
     free(text);
 }
 
@@ -195,10 +185,9 @@ static void join_value(part_t *site, value_e which, value_t *value)
     if (!value->number)
         return;
     if (mine->number && strcmp(mine->number, value->number) != 0)
-        append(&site->conflicts,
-               ctl_printf("# Conflict: %s is %s in %s, and %s in %s. A site has one value, "
-                          "here the %s one.\n", value_names[which], mine->number, mine->place,
-                          value->number, value->place, which_stays));
+        ctl_append(&site->conflicts, "# Conflict: %s is %s in %s, and %s in %s. A site has one "
+                   "value, here the %s one.\n", value_names[which], mine->number, mine->place,
+                   value->number, value->place, which_stays);
     if (!mine->number
         || (which == CONCURRENCY
             && strtol(value->number, NULL, 10) > strtol(mine->number, NULL, 10))) {
@@ -218,16 +207,10 @@ static void join_lines(part_t *site, char *lines)
         char *whole = ctl_printf("\n%s\n", line);
 
         if (!strstr(all, whole))
-            append(&site->lines, ctl_printf("%s\n", line));
+            ctl_append(&site->lines, "%s\n", line);
         free(all);
         free(whole);
     }
-}
-
-static int is_empty(const part_t *part)
-{
-    return !part->lines && !part->values[CONCURRENCY].number
-           && !part->values[STATUS_CODE].number;
 }
 
 /* Adds the open virtual host to the site of its name.  One without a name is alone. */
@@ -241,45 +224,44 @@ static void end_vhost(reader_t *reader)
         return;
     while (site && (!site->name || !vhost->name || strcasecmp(site->name, vhost->name) != 0))
         site = site->next;
-    if (is_empty(vhost) || site) {
-        for (i = 0; site && i < VALUES; i++)
-            join_value(site, (value_e)i, &vhost->values[i]);
-        if (site)
-            join_lines(site, vhost->lines);
-        clear_part(vhost);
-        free(vhost);
+    if (!site && (vhost->lines || vhost->values[CONCURRENCY].number
+                  || vhost->values[STATUS_CODE].number)) {
+        *reader->last = vhost;
+        reader->last = &vhost->next;
         return;
     }
-    *reader->last = vhost;
-    reader->last = &vhost->next;
+    for (i = 0; site && i < VALUES; i++)
+        join_value(site, (value_e)i, &vhost->values[i]);
+    if (site)
+        join_lines(site, vhost->lines);
+    clear_part(vhost);
+    free(vhost);
 }
 
-static void print_line(const char *prefix, const char *line)
+/* Prints the lines, the last of which may have no line break; NULL: none. */
+static void print_lines(const char *prefix, const char *lines)
 {
-    if (line)
-        printf("%s%s\n", prefix, line);
+    while (lines && *lines) {
+        int len = (int)strcspn(lines, "\n");
+
+        printf("%s%.*s\n", prefix, len, lines);
+        lines += len + (lines[len] == '\n');
+    }
 }
 
 static void print_part(const part_t *part, const char *prefix)
 {
-    const char *line, *end;
     int i;
 
-    for (line = part->conflicts; line && *line; line = end + 1) {
-        end = strchr(line, '\n');
-        printf("%s%.*s\n", prefix, (int)(end - line), line);
-    }
+    print_lines(prefix, part->conflicts);
     for (i = 0; i < VALUES; i++) {
         if (!part->values[i].number)
             continue;
-        print_line(prefix, part->values[i].before);
+        print_lines(prefix, part->values[i].before);
         printf("%s%s %s\n", prefix, value_names[i], part->values[i].number);
-        print_line(prefix, part->values[i].after);
+        print_lines(prefix, part->values[i].after);
     }
-    for (line = part->lines; line && *line; line = end + 1) {
-        end = strchr(line, '\n');
-        printf("%s%.*s\n", prefix, (int)(end - line), line);
-    }
+    print_lines(prefix, part->lines);
 }
 
 /* A name with other characters is a variable, or a parameter of a macro. */
@@ -316,26 +298,34 @@ static char *site_name(const char *text)
     return ctl_plain(ctl_printf("%.*s", (int)strcspn(from, ":\"<>"), from));
 }
 
-static int names_files(const char *directive)
+/* Cuts a line into words, with or without quotation marks, and ends each with a zero byte.  Returns
+ * their number. */
+static int cut_words(char *line, char *words[WORDS_MAX])
 {
-    return !strcasecmp(directive, "Include") || !strcasecmp(directive, "IncludeOptional")
-           || !strcasecmp(directive, "Use");
-}
+    static const char blanks[] = " \t";
+    int n = 0;
 
-static void put_unread(reader_t *reader, const char *original)
-{
-    char *line = ctl_plain(ctl_printf("#   line %d: %s", reader->line, original));
+    while (n < WORDS_MAX) {
+        const char *end = blanks;
 
-    append(&reader->unread, ctl_printf("%s\n", line));
-    free(line);
-    reader->n_unread++;
+        line += strspn(line, blanks);
+        if (!*line)
+            break;
+        if (*line == '"' || *line == '\'')
+            end = *line++ == '"' ? "\"" : "'";
+        words[n++] = line;
+        line += strcspn(line, end);
+        if (*line)
+            *line++ = '\0';
+    }
+    return n;
 }
 
 static void read_line(reader_t *reader, char *line)
 {
     char *original = ctl_printf("%s", line + strspn(line, " \t"));
     char *words[WORDS_MAX];
-    int n = ctl_import_words(line, " \t", words, WORDS_MAX);
+    int n = cut_words(line, words);
 
     if (!n || *words[0] == '#')
         ;                           /* nothing */
@@ -346,8 +336,11 @@ static void read_line(reader_t *reader, char *line)
     }
     else if (!strcasecmp(words[0], "</VirtualHost>"))
         end_vhost(reader);
-    else if (names_files(words[0]))
-        put_unread(reader, original);
+    else if (!strcasecmp(words[0], "Include") || !strcasecmp(words[0], "IncludeOptional")
+             || !strcasecmp(words[0], "Use")) {
+        ctl_append(&reader->unread, "#   line %d: %s\n", reader->line, ctl_plain(original));
+        reader->n_unread++;
+    }
     else if (reader->vhost && n > 1 && !strcasecmp(words[0], "ServerName")) {
         free(reader->vhost->name);
         reader->vhost->name = site_name(words[1]);
@@ -373,7 +366,7 @@ static void read_file(reader_t *reader, FILE *in)
             line[len - 1] = '\0';
         if (!whole)
             reader->line = n;
-        append(&whole, ctl_printf("%s", line));
+        ctl_append(&whole, "%s", line);
         if (is_continued)
             continue;
         read_line(reader, whole);

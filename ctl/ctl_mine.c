@@ -9,18 +9,6 @@
 
 #define N "%" JSON_INTEGER_FORMAT
 
-/* Prints a sentence without the command that follows "Next:", which only root may run. */
-static void print_sentence(const char *sentence)
-{
-    const char *next = strstr(sentence, " Next: ");
-    char *text = ctl_printf("%.*s", next ? (int)(next - sentence) : (int)strlen(sentence),
-                            sentence);
-
-    ctl_put_plain(stdout, text);
-    puts("");
-    free(text);
-}
-
 /* Prints a number and its limit; 0: there is none. */
 static void print_limit(const char *what, const char *now, json_int_t limit, const char *unit)
 {
@@ -34,7 +22,7 @@ static void print_limit(const char *what, const char *now, json_int_t limit, con
 static void print_site(const json_t *row, const ctl_vhost_t *vhost, const json_t *made)
 {
     const char *sandbox = json_string_value(json_object_get(row, "sandbox"));
-    const json_t *sentence;
+    const json_t *json;
     size_t i;
 
     ctl_put_plain(stdout, vhost->name);
@@ -50,8 +38,15 @@ static void print_site(const json_t *row, const ctl_vhost_t *vhost, const json_t
            json_is_true(json_object_get(row, "switched")) ? ", switched off by the owner" : "",
            json_is_true(json_object_get(row, "may_switch"))
            ? " (switch it with " CTL_PROGRAM " mine SITE sandbox=on|off)" : "");
-    json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
-        print_sentence(json_string_value(sentence));
+    json_array_foreach(json_object_get(made, "sentences"), i, json) {
+        char *sentence = ctl_plain(ctl_printf("%s", json_string_value(json)));
+        char *next = strstr(sentence, " Next: ");
+
+        /* Only root may run the command that follows. */
+        if (next)
+            *next = '\0';
+        puts(sentence);
+        free(sentence);
     }
 }
 
@@ -76,26 +71,16 @@ static ctl_exit_e show_site(const ctl_call_t *call, json_t *row, ctl_error_t *er
     return CTL_DONE;
 }
 
-/* Makes the words of the command.  Returns 0 if the arguments are wrong. */
-static int read_arguments(const ctl_call_t *call, const char *words[4])
-{
-    words[0] = "mine";
-    if (!call->nargs)
-        return 1;
-    words[1] = call->args[0];
-    words[2] = call->nargs < 2 || strncmp(call->args[1], "sandbox=", 8) ? ""
-               : call->args[1] + 8;
-    return !strcmp(words[2], "on") || !strcmp(words[2], "off");
-}
-
 ctl_exit_e ctl_mine(const ctl_call_t *call, ctl_error_t *error)
 {
-    const char *words[4] = { NULL };
+    const char *words[4] = { "mine", call->args[0] };
     ctl_answer_t answer;
     json_t *row, *rows;
     size_t i;
 
-    if (!read_arguments(call, words))
+    if (call->nargs == 2 && !strncmp(call->args[1], "sandbox=", 8))
+        words[2] = call->args[1] + 8;
+    if (call->nargs && (!words[2] || (strcmp(words[2], "on") != 0 && strcmp(words[2], "off") != 0)))
         return ctl_error_set(error, CTL_USAGE, "mine: only sandbox=on or sandbox=off may follow "
                              "the site");
     if (ctl_client_ask(call->socket, words, NULL, &answer, error) != CTL_DONE)

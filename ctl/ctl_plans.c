@@ -3,7 +3,6 @@
 #include "ctl_limits.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The name, the number of sites, and the limits. */
 #define COLUMNS (2 + CTL_KEYS)
@@ -26,40 +25,24 @@ static char *limit_cell(const json_t *plan, ctl_key_e key)
     return cell;
 }
 
-static void fill_row(const json_t *plan, char *cells[COLUMNS])
-{
-    const char *name = json_string_value(json_object_get(plan, "name"));
-    int key;
-
-    cells[0] = ctl_plain(ctl_printf("%s", name ? name : ""));
-    cells[1] = ctl_printf("%zu", json_array_size(json_object_get(plan, "sites")));
-    for (key = 0; key < CTL_KEYS; key++)
-        cells[2 + key] = limit_cell(plan, key);
-}
-
 static void print_table(const json_t *plans)
 {
     size_t n = json_array_size(plans), row;
     char *(*rows)[COLUMNS] = ctl_alloc((n + 1) * sizeof(*rows));
-    int width[COLUMNS] = { 0 }, i;
+    const json_t *plan;
+    int i;
 
     for (i = 0; i < COLUMNS; i++)
         rows[0][i] = ctl_printf("%s", headings[i]);
-    for (row = 1; row <= n; row++)
-        fill_row(json_array_get(plans, row - 1), rows[row]);
-    for (row = 0; row <= n; row++) {
-        for (i = 0; i < COLUMNS; i++) {
-            if ((int)strlen(rows[row][i]) > width[i])
-                width[i] = (int)strlen(rows[row][i]);
-        }
+    json_array_foreach(plans, row, plan) {
+        char **cells = rows[row + 1];
+
+        cells[0] = ctl_plain(ctl_printf("%s", ctl_text_of(plan, "name")));
+        cells[1] = ctl_printf("%zu", json_array_size(json_object_get(plan, "sites")));
+        for (i = 0; i < CTL_KEYS; i++)
+            cells[2 + i] = limit_cell(plan, (ctl_key_e)i);
     }
-    for (row = 0; row <= n; row++) {
-        for (i = 0; i < COLUMNS; i++) {
-            printf("%s%*s", i ? "  " : "", i ? width[i] : -width[i], rows[row][i]);
-            free(rows[row][i]);
-        }
-        putchar('\n');
-    }
+    ctl_put_table(stdout, rows[0], n + 1, COLUMNS, 1);
     free(rows);
 }
 

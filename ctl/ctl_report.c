@@ -12,23 +12,6 @@ static double percent(json_int_t part, json_int_t all)
     return all ? round(1000.0 * (double)part / (double)all) / 10 : 0;
 }
 
-static json_t *report_of(const ctl_vhost_t *vhost)
-{
-    return ctl_json_check(json_pack(
-        "{s:s, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I}",
-        "name", vhost->name,
-        "requests", vhost->requests,
-        "would_queue", vhost->would_queue,
-        "would_refuse", vhost->would_refuse,
-        "would_queue_percent",
-        ctl_json_number(percent(vhost->would_queue, vhost->requests)),
-        "would_refuse_percent",
-        ctl_json_number(percent(vhost->would_refuse, vhost->requests)),
-        "weight", vhost->limits[CTL_WEIGHT],
-        "concurrency", vhost->limits[CTL_CONCURRENCY],
-        "queue", vhost->limits[CTL_QUEUE]));
-}
-
 static void print_json(const ctl_status_t *status)
 {
     json_t *vhosts = ctl_json_check(json_array());
@@ -36,25 +19,25 @@ static void print_json(const ctl_status_t *status)
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
-        if (ctl_vhost_is_dry(&status->vhosts[i]))
-            json_array_append_new(vhosts, report_of(&status->vhosts[i]));
+        const ctl_vhost_t *vhost = &status->vhosts[i];
+
+        if (!ctl_vhost_is_dry(vhost))
+            continue;
+        json_array_append_new(vhosts, ctl_json_check(json_pack(
+            "{s:s, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I}", "name", vhost->name,
+            "requests", vhost->requests, "would_queue", vhost->would_queue,
+            "would_refuse", vhost->would_refuse, "would_queue_percent",
+            ctl_json_number(percent(vhost->would_queue, vhost->requests)),
+            "would_refuse_percent",
+            ctl_json_number(percent(vhost->would_refuse, vhost->requests)),
+            "weight", vhost->limits[CTL_WEIGHT],
+            "concurrency", vhost->limits[CTL_CONCURRENCY],
+            "queue", vhost->limits[CTL_QUEUE])));
     }
     report = ctl_json_check(json_pack("{s:I, s:o}", "since_s", status->uptime_s,
                                       "vhosts", vhosts));
     ctl_json_print(report);
     json_decref(report);
-}
-
-static void print_line(const ctl_vhost_t *vhost)
-{
-    ctl_put_plain(stdout, vhost->name);
-    printf(": of %" JSON_INTEGER_FORMAT " request%s, %" JSON_INTEGER_FORMAT
-           " (%s %%) would have been queued and %" JSON_INTEGER_FORMAT
-           " (%s %%) would have been refused.\n", vhost->requests,
-           ctl_plural(vhost->requests), vhost->would_queue,
-           ctl_number(percent(vhost->would_queue, vhost->requests)).text,
-           vhost->would_refuse,
-           ctl_number(percent(vhost->would_refuse, vhost->requests)).text);
 }
 
 /* Orders sites: those with most refusals first, then those with most queued requests. */
@@ -88,8 +71,18 @@ static void print_text(const ctl_status_t *status)
         requests += vhost->requests;
     }
     qsort(touched, n, sizeof(*touched), compare_sites);
-    for (i = 0; i < n; i++)
-        print_line(&touched[i]);
+    for (i = 0; i < n; i++) {
+        const ctl_vhost_t *vhost = &touched[i];
+
+        ctl_put_plain(stdout, vhost->name);
+        printf(": of %" JSON_INTEGER_FORMAT " request%s, %" JSON_INTEGER_FORMAT
+               " (%s %%) would have been queued and %" JSON_INTEGER_FORMAT
+               " (%s %%) would have been refused.\n", vhost->requests,
+               ctl_plural(vhost->requests), vhost->would_queue,
+               ctl_number(percent(vhost->would_queue, vhost->requests)).text,
+               vhost->would_refuse,
+               ctl_number(percent(vhost->would_refuse, vhost->requests)).text);
+    }
     if (others)                 /* sites that On would not have touched */
         printf("%" JSON_INTEGER_FORMAT " site%s with %" JSON_INTEGER_FORMAT " request%s: nothing "
                "would have been queued or refused.\n", others, ctl_plural(others), requests,

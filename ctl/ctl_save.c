@@ -45,16 +45,6 @@ static void free_site(saved_t *site)
     free(site);
 }
 
-static void free_saved(saved_t *saved)
-{
-    saved_t *next;
-
-    for (; saved; saved = next) {
-        next = saved->next;
-        free_site(saved);
-    }
-}
-
 /* Saves a limit; value NULL: removes it.  Sites without limits are removed. */
 static void put_limit(saved_t **saved, const char *site, ctl_key_e key, const char *value,
                       const char *stamp)
@@ -143,20 +133,24 @@ static int read_line(char *line, saved_t **saved, char **site, char **stamp)
     return 1;
 }
 
-/* Reads the text of a file that print_saved() has written.  path: for messages.  Returns
- * CTL_DONE, or fills in *error if the file has any other line. */
-static ctl_exit_e parse_saved(const char *path, const char *text, saved_t **ret_saved,
-                              ctl_error_t *error)
+/* Reads the saved limits of a file that print_saved() has written; none if it does not exist.
+ * Returns CTL_DONE, or fills in *error if the file has any other line. */
+static ctl_exit_e read_saved(const char *path, saved_t **saved, ctl_error_t *error)
 {
-    char *copy = ctl_printf("%s", text), *next = copy, *line;
-    char *site = NULL, *stamp = NULL;
+    FILE *in = fopen(path, "re");
+    char *text, *next, *line, *site = NULL, *stamp = NULL;
     int number = 0;
     ctl_exit_e status = CTL_DONE;
 
-    *ret_saved = NULL;
+    if (!in)
+        return errno == ENOENT ? CTL_DONE
+               : ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
+                               "read: %s", path, strerror(errno));
+    next = text = ctl_read(in, NULL);
+    (void)fclose(in);               /* nothing was written */
     while (status == CTL_DONE && (line = strsep(&next, "\n"))) {
         number++;
-        if (!read_line(line, ret_saved, &site, &stamp))
+        if (!read_line(line, saved, &site, &stamp))
             status = ctl_error_set(error, CTL_REFUSED, "%s:%d: " CTL_PROGRAM " has not written "
                                    "this line, and nothing is changed. Move it to another file "
                                    "of the configuration", path, number);
@@ -164,42 +158,11 @@ static ctl_exit_e parse_saved(const char *path, const char *text, saved_t **ret_
     if (status == CTL_DONE && site)
         status = ctl_error_set(error, CTL_REFUSED, "%s: the last section has no end, and "
                                "nothing is changed", path);
-    free(copy);
-    if (status != CTL_DONE) {
-        free_saved(*ret_saved);
-        *ret_saved = NULL;
-    }
+    free(text);
     return status;
 }
 
 /* --- files and processes -------------------------------------------------- */
-
-/* Returns the bytes of the file with a zero byte behind them, which the caller frees; NULL:
- * it cannot be read.  *ret_len: their number. */
-static char *read_all(const char *path, size_t *ret_len)
-{
-    FILE *in = fopen(path, "re");
-    size_t size = 4096, n;
-    char *bytes, *more;
-
-    *ret_len = 0;
-    if (!in)
-        return NULL;
-    bytes = ctl_alloc(size);
-    while ((n = fread(bytes + *ret_len, 1, size - *ret_len - 1, in))) {
-        *ret_len += n;
-        if (size - *ret_len > 1)
-            continue;
-        more = ctl_alloc(2 * size);
-        memcpy(more, bytes, *ret_len);
-        free(bytes);
-        bytes = more;
-        size *= 2;
-    }
-    (void)fclose(in);               /* nothing was written */
-    bytes[*ret_len] = '\0';
-    return bytes;
-}
 
 /* Returns the strings of /proc/PID/NAME, each ended by a zero byte, as an array with NULL at
  * its end and with `room` unused places.  The caller frees the array and *ret_bytes. */
@@ -207,10 +170,13 @@ static const char **read_strings(pid_t pid, const char *name, size_t room, char 
                                  size_t *ret_n)
 {
     char *path = ctl_printf("/proc/%d/%s", (int)pid, name);
-    size_t len, n = 0, i;
+    FILE *in = fopen(path, "re");
+    size_t len = 0, n = 0, i;
     const char **strings;
 
-    *ret_bytes = read_all(path, &len);
+    *ret_bytes = in ? ctl_read(in, &len) : NULL;
+    if (in)
+        (void)fclose(in);           /* nothing was written */
     free(path);
     for (i = 0; i < len; i++)
         n += !(*ret_bytes)[i];
@@ -254,38 +220,17 @@ static void run_test(const char *program, const char **args, const char **enviro
     _exit(127);
 }
 
-/* Reads at most len - 1 bytes until the end, with line breaks as spaces. */
-static void read_output(int fd, char *text, size_t len)
-{
-    char part[1024];
-    size_t used = 0, i;
-    ssize_t n;
-
-    while ((n = read(fd, part, sizeof(part))) > 0) {
-        size_t keep = (size_t)n < len - used - 1 ? (size_t)n : len - used - 1;
-
-        memcpy(text + used, part, keep);
-        used += keep;
-    }
-    while (used && text[used - 1] == '\n')
-        used--;
-    text[used] = '\0';
-    for (i = 0; i < used; i++) {
-        if (text[i] == '\n')
-            text[i] = ' ';
-    }
-}
-
 /* Runs "httpd -t" as the server was started: its program, arguments and environment. */
 static ctl_exit_e test_configuration(pid_t pid, ctl_error_t *error)
 {
-    char program[4096], output[1024], *arg_bytes, *env_bytes;
+    char program[4096], *output, *at, *arg_bytes, *env_bytes;
     char *link = ctl_printf("/proc/%d/exe", (int)pid);
     ssize_t len = readlink(link, program, sizeof(program) - 1);
     const char **args, **environment;
     size_t nargs, nenv;
     int fds[2], status = -1;
     pid_t child;
+    FILE *in;
 
     free(link);
     if (len <= 0 || pipe2(fds, O_CLOEXEC))
@@ -302,18 +247,26 @@ static ctl_exit_e test_configuration(pid_t pid, ctl_error_t *error)
     if (!child)
         run_test(program, args, environment, fds[1]);
     close(fds[1]);
-    read_output(fds[0], output, sizeof(output));
-    close(fds[0]);
+    in = fdopen(fds[0], "r");
+    output = in ? ctl_read(in, NULL) : ctl_printf("%s", "");
+    if (in)
+        (void)fclose(in);
+    /* The message is one line. */
+    for (at = output + strlen(output); at > output && at[-1] == '\n'; at--)
+        at[-1] = '\0';
+    while ((at = strchr(output, '\n')))
+        *at = ' ';
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     free(args);
     free(environment);
     free(arg_bytes);
     free(env_bytes);
-    if (!status)
-        return CTL_DONE;
-    return ctl_error_set(error, CTL_REFUSED, "nothing is changed, because the configuration with the "
-                         "new limits is not valid: %.800s", *output ? output : "httpd -t fails");
+    if (status)
+        ctl_error_set(error, CTL_REFUSED, "nothing is changed, because the configuration with the "
+                      "new limits is not valid: %.800s", *output ? output : "httpd -t fails");
+    free(output);
+    return error->status;
 }
 
 /* Returns time and user for the comment. */
@@ -343,13 +296,13 @@ static char *ask_path(const ctl_call_t *call, pid_t *ret_pid, ctl_error_t *error
 
     if (ctl_client_ask(call->socket, words, NULL, &answer, error) != CTL_DONE)
         return NULL;
-    path = json_string_value(json_object_get(answer.json, "save_file"));
+    path = ctl_text_of(answer.json, "save_file");
     *ret_pid = answer.pid;
     /* The program of that process is run with the rights of the caller. */
     if (!answer.pid || answer.uid != geteuid())
         ctl_error_set(error, CTL_REFUSED, "the server runs as another user, so its "
                       "program is not run to test the configuration");
-    else if (path && *path)
+    else if (*path)
         copy = ctl_printf("%s", path);
     else
         ctl_error_set(error, CTL_REFUSED, "the configuration names no file to save limits in: "
@@ -375,9 +328,8 @@ static char *ask_site(const ctl_call_t *call, int is_set, ctl_error_t *error)
         error->status = CTL_DONE;
         return ctl_printf("%s", call->args[0]);
     }
-    name = json_string_value(json_object_get(json_array_get(json_object_get(
-               answer.json, "vhosts"), 0), "name"));
-    if (name && *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name = ctl_text_of(json_array_get(json_object_get(answer.json, "vhosts"), 0), "name");
+    if (*name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                             "0123456789.-_:@*#[]")])
         copy = ctl_printf("%s", name);
     else
@@ -425,14 +377,13 @@ static ctl_exit_e write_new(const ctl_save_t *save, const saved_t *saved,
 {
     int fd = open(save->new_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    int failed;
+    int failed = 1;
 
-    if (!out)
-        return ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
-                             "written: %s", save->new_path, strerror(errno));
-    print_saved(out, saved);
-    failed = fflush(out) || fsync(fd);
-    failed |= fclose(out);
+    if (out) {
+        print_saved(out, saved);
+        failed = fflush(out) || fsync(fd);
+        failed |= fclose(out);
+    }
     if (failed)
         return ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
                              "written: %s", save->new_path, strerror(errno));
@@ -453,28 +404,10 @@ static ctl_exit_e lock_file(ctl_save_t *save, ctl_error_t *error)
     return error->status;
 }
 
-/* Returns the saved limits of the file; none if it does not exist. */
-static ctl_exit_e read_saved(const char *path, saved_t **ret_saved, ctl_error_t *error)
-{
-    ctl_exit_e status = CTL_DONE;
-    size_t len;
-    char *text;
-
-    *ret_saved = NULL;
-    text = read_all(path, &len);
-    if (text)
-        status = parse_saved(path, text, ret_saved, error);
-    else if (errno != ENOENT)
-        status = ctl_error_set(error, CTL_REFUSED, "nothing is changed, because %s cannot be "
-                               "read: %s", path, strerror(errno));
-    free(text);
-    return status;
-}
-
 ctl_exit_e ctl_save_prepare(const ctl_call_t *call, int is_set, ctl_save_t *ret_save,
                             ctl_error_t *error)
 {
-    saved_t *saved = NULL;
+    saved_t *saved = NULL, *next;
     pid_t pid = 0;
     char *site = NULL;
 
@@ -492,7 +425,10 @@ ctl_exit_e ctl_save_prepare(const ctl_call_t *call, int is_set, ctl_save_t *ret_
             && write_new(ret_save, saved, error) == CTL_DONE)
             test_configuration(pid, error);
     }
-    free_saved(saved);
+    for (; saved; saved = next) {
+        next = saved->next;
+        free_site(saved);
+    }
     free(site);
     if (error->status != CTL_DONE)
         ctl_save_end(ret_save);

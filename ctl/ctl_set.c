@@ -77,11 +77,10 @@ static void print_sites(const json_t *answer)
     size_t i;
 
     json_array_foreach(json_object_get(answer, "vhosts"), i, site) {
-        const char *name = json_string_value(json_object_get(site, "name"));
-        const char *why = json_string_value(json_object_get(site, "unenforced"));
+        const char *why = ctl_text_of(site, "unenforced");
 
-        print_limits(name ? name : "", site, site);
-        if (!why || !*why)
+        print_limits(ctl_text_of(site, "name"), site, site);
+        if (!*why)
             continue;
         printf("The kernel does not enforce all of them: ");
         ctl_put_plain(stdout, why);
@@ -107,26 +106,12 @@ static void print_plans(const json_t *answer)
 
 /* --- commands ------------------------------------------------------------- */
 
-/* Returns CTL_DONE if the answer has every member that is printed. */
-static ctl_exit_e check_answer(const ctl_call_t *call, json_t *answer, ctl_error_t *error)
-{
-    ctl_status_t sites = { 0 };
-    ctl_exit_e status;
-
-    if (call->plan)
-        return json_is_array(json_object_get(answer, "plans")) ? CTL_DONE
-               : ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of plans; "
-                               "is the module older than this program?");
-    status = ctl_status_read(answer, &sites, error);
-    ctl_status_free(&sites);
-    return status;
-}
-
 /* Sends the command and prints the answer. */
 static ctl_exit_e send(const ctl_call_t *call, const char *verb, const char *duration,
                        ctl_error_t *error)
 {
     const char *words[WORDS_MAX + 1] = { verb };
+    ctl_status_t sites = { 0 };
     ctl_answer_t answer;
     ctl_exit_e status;
     int i, n = 1;
@@ -140,7 +125,13 @@ static ctl_exit_e send(const ctl_call_t *call, const char *verb, const char *dur
     status = ctl_client_ask(call->socket, words, NULL, &answer, error);
     if (status != CTL_DONE)
         return status;
-    status = check_answer(call, answer.json, error);
+    /* The answer must have every member that is printed. */
+    if (!call->plan)
+        status = ctl_status_read(answer.json, &sites, error);
+    else if (!json_is_array(json_object_get(answer.json, "plans")))
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of plans; "
+                               "is the module older than this program?");
+    ctl_status_free(&sites);
     if (status == CTL_DONE && call->json)
         printf("%s", answer.text);
     else if (status == CTL_DONE && call->plan)

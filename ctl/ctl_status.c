@@ -135,34 +135,9 @@ void ctl_status_free(ctl_status_t *status)
 
 /* --- questions ------------------------------------------------------------ */
 
-int ctl_vhost_is_changed(const ctl_vhost_t *vhost)
-{
-    int i;
-
-    for (i = 0; i < CTL_LIMITS; i++) {
-        if (vhost->configured[i] >= 0)
-            return 1;
-    }
-    return 0;
-}
-
 int ctl_vhost_is_dry(const ctl_vhost_t *vhost)
 {
     return !strcmp(vhost->mode, "dryrun");
-}
-
-const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost)
-{
-    const char *why = json_string_value(json_object_get(vhost->json, "unenforced"));
-
-    return why && *why ? why : NULL;
-}
-
-const char *ctl_vhost_cost(const ctl_vhost_t *vhost)
-{
-    const char *cost = json_string_value(json_object_get(vhost->json, "cost"));
-
-    return cost ? cost : "";
 }
 
 json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)
@@ -177,11 +152,4 @@ json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)
             return INT64_MAX;
     }
     return sum;
-}
-
-const char *ctl_vhost_host_of(const ctl_vhost_t *vhost)
-{
-    const char *site = json_string_value(json_object_get(vhost->json, "host_of"));
-
-    return site && *site ? site : NULL;
 }

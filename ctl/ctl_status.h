@@ -72,18 +72,8 @@ ctl_exit_e ctl_status_read(json_t *json, ctl_status_t *ret_status, ctl_error_t *
 
 void ctl_status_free(ctl_status_t *status);
 
-/* Returns 1 if a limit is not as configured. */
-int ctl_vhost_is_changed(const ctl_vhost_t *vhost);
-
 /* The site has VhostLimit DryRun. */
 int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
-/* Returns why the kernel does not enforce a limit of the site; NULL: it enforces all. */
-const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost);
-/* Returns the source of the CPU time of the site's back ends; "" if it is not known. */
-const char *ctl_vhost_cost(const ctl_vhost_t *vhost);
-
-/* Returns the site of a host name with an account of its own; NULL: it is a site itself. */
-const char *ctl_vhost_host_of(const ctl_vhost_t *vhost);
 
 /* Returns the sum of a member over all sites; INT64_MAX if it is larger. */
 #define CTL_SUM(status, member) ctl_status_sum(status, offsetof(ctl_vhost_t, member))

@@ -70,11 +70,6 @@ static int write_at(int fd, const void *from, size_t len, uint64_t at)
     return 0;
 }
 
-static uint64_t table_at(const ctl_store_t *store, uint32_t band)
-{
-    return ctl_history_table_at(store->slots, band);
-}
-
 static ctl_exit_e set_errno(ctl_error_t *error, const char *path, const char *what)
 {
     return ctl_error_set(error, CTL_REFUSED, "the history %s cannot be %s: %s%s", path, what,
@@ -142,27 +137,17 @@ static void remove_name(ctl_store_t *store, ctl_place_t place)
 
 /* --- open ----------------------------------------------------------------- */
 
-static void *grow(void *old, size_t old_size, size_t size)
-{
-    void *memory = ctl_alloc(size);
-
-    if (old_size)
-        memcpy(memory, old, old_size);
-    free(old);
-    return memory;
-}
-
 /* Makes room in memory for one more band. */
 static void grow_memory(ctl_store_t *store)
 {
     size_t band = CTL_HISTORY_BAND_SITES, n = store->bands * band;
 
-    store->sites = grow(store->sites, n * sizeof(*store->sites),
-                        (n + band) * sizeof(*store->sites));
-    store->by_name = grow(store->by_name, n * sizeof(*store->by_name),
-                          (n + band) * sizeof(*store->by_name));
-    store->pages = grow(store->pages, store->bands * sizeof(*store->pages),
-                        (store->bands + 1) * sizeof(*store->pages));
+    store->sites = ctl_grow(store->sites, n * sizeof(*store->sites),
+                            (n + band) * sizeof(*store->sites));
+    store->by_name = ctl_grow(store->by_name, n * sizeof(*store->by_name),
+                              (n + band) * sizeof(*store->by_name));
+    store->pages = ctl_grow(store->pages, store->bands * sizeof(*store->pages),
+                            (store->bands + 1) * sizeof(*store->pages));
     store->bands++;
 }
 
@@ -177,7 +162,8 @@ static ctl_exit_e read_tables(ctl_store_t *store, ctl_error_t *error)
     for (band = 0; band < bands; band++) {
         grow_memory(store);
         if (read_at(store->fd, store->sites + (size_t)band * CTL_HISTORY_BAND_SITES,
-                    CTL_HISTORY_BAND_SITES * sizeof(*store->sites), table_at(store, band)))
+                    CTL_HISTORY_BAND_SITES * sizeof(*store->sites),
+                    ctl_history_table_at(store->slots, band)))
             return set_errno(error, store->path, "read");
     }
     for (n = 1; n < bands * CTL_HISTORY_BAND_SITES; n++) {
@@ -322,19 +308,14 @@ static void clear_page(ctl_store_t *store, uint32_t band)
 }
 
 /* A place is free a week after the last figures of its site. */
-static int is_free(const ctl_store_t *store, ctl_place_t place, uint32_t minute)
-{
-    const ctl_history_site_t *site = &store->sites[place];
-
-    return !site->name[0] || site->until + UNTIL_STEP + store->slots < minute;
-}
-
 static ctl_place_t find_free(ctl_store_t *store, uint32_t minute)
 {
     ctl_place_t place;
 
     for (place = store->maybe_free; place < store->bands * CTL_HISTORY_BAND_SITES; place++) {
-        if (is_free(store, place, minute))
+        const ctl_history_site_t *site = &store->sites[place];
+
+        if (!site->name[0] || site->until + UNTIL_STEP + store->slots < minute)
             break;
     }
     store->maybe_free = place + 1;
@@ -428,18 +409,6 @@ static void add_written(const ctl_store_t *store, uint32_t band)
         add_record(&page->records[i], &old.records[i]);
 }
 
-/* Extends the file to the bands in memory.  The new part is a hole. */
-static int extend_file(const ctl_store_t *store)
-{
-    struct stat st;
-
-    if (fstat(store->fd, &st))
-        return -1;
-    if (ctl_history_bands(store->slots, (uint64_t)st.st_size) >= store->bands)
-        return 0;
-    return ftruncate(store->fd, (off_t)table_at(store, store->bands));
-}
-
 /* Writes the sites that are new, those whose "until" is old, and those whose "since" is of a
  * clock that was ahead. */
 static int write_sites(ctl_store_t *store)
@@ -461,7 +430,7 @@ static int write_sites(ctl_store_t *store)
         site->until = minute;
         if (minute < before.since)
             site->since = minute;
-        at = table_at(store, place / CTL_HISTORY_BAND_SITES)
+        at = ctl_history_table_at(store->slots, place / CTL_HISTORY_BAND_SITES)
              + place % CTL_HISTORY_BAND_SITES * sizeof(*site);
         if (write_at(store->fd, site, sizeof(*site), at)) {
             *site = before;
@@ -473,9 +442,14 @@ static int write_sites(ctl_store_t *store)
 
 ctl_exit_e ctl_store_end(ctl_store_t *store, ctl_error_t *error)
 {
+    struct stat st;
     uint32_t band;
 
-    if (extend_file(store) || write_sites(store))
+    /* Extends the file to the bands in memory.  The new part is a hole. */
+    if (fstat(store->fd, &st)
+        || (ctl_history_bands(store->slots, (uint64_t)st.st_size) < store->bands
+            && ftruncate(store->fd, (off_t)ctl_history_table_at(store->slots, store->bands)))
+        || write_sites(store))
         return set_errno(error, store->path, "written");
     for (band = 0; band < store->bands; band++) {
         ctl_history_page_t *page = &store->pages[band];

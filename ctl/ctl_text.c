@@ -2,10 +2,8 @@
 #include "ctl.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Whole numbers up to here are exact in a double. */
 #define EXACT_MAX 9007199254740992.0
@@ -27,18 +25,65 @@ void *ctl_alloc(size_t size)
     return memory;
 }
 
+void *ctl_grow(void *memory, size_t old_size, size_t size)
+{
+    char *grown = realloc(memory, size);
+
+    if (!grown)
+        end_without_memory();
+    memset(grown + old_size, 0, size - old_size);
+    return grown;
+}
+
+char *ctl_vprintf(const char *format, va_list args)
+{
+    char *text = NULL;
+
+    if (vasprintf(&text, format, args) < 0)
+        end_without_memory();
+    return text;
+}
+
 char *ctl_printf(const char *format, ...)
 {
     va_list args;
-    char *text = NULL;
-    int n;
+    char *text;
 
     va_start(args, format);
-    n = vasprintf(&text, format, args);
+    text = ctl_vprintf(format, args);
     va_end(args);
-    if (n < 0)
-        end_without_memory();
     return text;
+}
+
+void ctl_append(char **text, const char *format, ...)
+{
+    char *before = *text, *more;
+    va_list args;
+
+    va_start(args, format);
+    more = ctl_vprintf(format, args);
+    va_end(args);
+    *text = ctl_printf("%s%s", before ? before : "", more);
+    free(before);
+    free(more);
+}
+
+char *ctl_read(FILE *in, size_t *ret_len)
+{
+    size_t size = 4096, len = 0, n;
+    char *bytes = ctl_alloc(size);
+
+    while ((n = fread(bytes + len, 1, size - len - 1, in))) {
+        len += n;
+        if (size - len == 1) {
+            bytes = ctl_grow(bytes, size, 2 * size);
+            size *= 2;
+        }
+    }
+    bytes[len] = '\0';
+    if (ret_len)
+        *ret_len = len;
+    return bytes;
 }
 
 json_t *ctl_json_check(json_t *json)
@@ -53,12 +98,24 @@ json_int_t ctl_number_of(const json_t *json, const char *key)
     return json_integer_value(json_object_get(json, key));
 }
 
-long long ctl_now_ms(void)
+const char *ctl_text_of(const json_t *json, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json, key));
+
+    return text ? text : "";
+}
+
+long long ctl_clock_ms(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+long long ctl_now_ms(void)
+{
+    return ctl_clock_ms(CLOCK_MONOTONIC);
 }
 
 /* --- errors --------------------------------------------------------------- */
@@ -119,6 +176,25 @@ void ctl_put_plain(FILE *out, const char *text)
 
     fprintf(out, "%s", ctl_plain(copy));
     free(copy);
+}
+
+void ctl_put_table(FILE *out, char **cells, size_t n, int columns, int words)
+{
+    int *width = ctl_alloc((size_t)columns * sizeof(*width)), column;
+    size_t i, all = n * (size_t)columns;
+
+    for (i = 0; i < all; i++) {
+        column = (int)(i % (size_t)columns);
+        if ((int)strlen(cells[i]) > width[column])
+            width[column] = (int)strlen(cells[i]);
+    }
+    for (i = 0; i < all; i++) {
+        column = (int)(i % (size_t)columns);
+        fprintf(out, "%s%*s%s", column ? "  " : "", column < words ? -width[column] : width[column],
+                cells[i], column + 1 < columns ? "" : "\n");
+        free(cells[i]);
+    }
+    free(width);
 }
 
 ctl_number_t ctl_number(double value)

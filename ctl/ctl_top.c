@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "ctl_command.h"
-#include "ctl_table.h"
 
 #define REFRESH_MS 1000
 /* No server has a higher rate; it is a whole number in a double. */
@@ -112,46 +111,95 @@ void ctl_top_sort(ctl_top_row_t *rows, size_t n, ctl_order_e order)
 
 /* --- rates ---------------------------------------------------------------- */
 
-/* Returns the number of requests by name. */
-static json_t *remember_requests(const ctl_status_t *status)
-{
-    json_t *requests = ctl_json_check(json_object());
-    size_t i;
-
-    for (i = 0; i < status->nvhosts; i++)
-        json_object_set_new(requests, status->vhosts[i].name,
-                            ctl_json_check(json_integer(status->vhosts[i].requests)));
-    return requests;
-}
-
-static json_int_t rate_of(const ctl_vhost_t *vhost, const json_t *requests, double seconds)
-{
-    const json_t *before = json_object_get(requests, vhost->name);
-
-    if (!before || seconds <= 0 || vhost->requests < json_integer_value(before))
-        return CTL_RATE_UNKNOWN;
-    return llround(fmin((double)(vhost->requests - json_integer_value(before)) / seconds,
-                        RATE_MAX));
-}
-
 ctl_top_row_t *ctl_top_rows(const ctl_status_t *status, const ctl_status_t *before)
 {
     ctl_top_row_t *rows = ctl_alloc(status->nvhosts * sizeof(*rows));
-    json_t *requests = before ? remember_requests(before) : NULL;
+    json_t *requests = ctl_json_check(json_object());       /* before, by name */
     double seconds = before ? (double)(status->now_us - before->now_us) / 1e6 : 0;
     size_t i;
 
+    for (i = 0; before && i < before->nvhosts; i++)
+        json_object_set_new(requests, before->vhosts[i].name,
+                            ctl_json_check(json_integer(before->vhosts[i].requests)));
     for (i = 0; i < status->nvhosts; i++) {
-        rows[i].vhost = &status->vhosts[i];
-        rows[i].rate = rate_of(&status->vhosts[i], requests, seconds);
+        const ctl_vhost_t *vhost = &status->vhosts[i];
+        const json_t *was = json_object_get(requests, vhost->name);
+        json_int_t n = vhost->requests - json_integer_value(was);
+
+        rows[i].vhost = vhost;
+        rows[i].rate = !was || seconds <= 0 || n < 0 ? CTL_RATE_UNKNOWN
+                       : llround(fmin((double)n / seconds, RATE_MAX));
     }
     json_decref(requests);
     return rows;
 }
 
-/* --- text ----------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------ */
 
 #define N "%" JSON_INTEGER_FORMAT
+
+enum {
+    COLUMN_NAME, COLUMN_STATE, COLUMN_MODE, COLUMN_RUNNING, COLUMN_SLOTS, COLUMN_DUTY,
+    COLUMN_WAITING, COLUMN_REQUESTS, COLUMN_QUEUED, COLUMN_REFUSED, COLUMN_CPU,
+    COLUMN_DATABASE, COLUMN_WAIT, COLUMN_LIMITS,
+    COLUMNS = COLUMN_LIMITS + CTL_LIMITS
+};
+
+static const char *const headings[COLUMNS] = {
+    "SITE", "STATE", "MODE", "RUN", "SLOTS", "DUTY%", "WAIT", "REQUESTS", "QUEUED",
+    "REFUSED", "CPU%", "DB%", "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
+};
+
+static char *number_cell(json_int_t n)
+{
+    return ctl_printf(N, n);
+}
+
+static char *word_cell(const char *word)
+{
+    return ctl_plain(ctl_printf("%s", word));
+}
+
+static void fill_row(char *cells[COLUMNS], const ctl_top_row_t *row, int has_rates)
+{
+    const ctl_vhost_t *vhost = row->vhost;
+    int i;
+
+    cells[COLUMN_NAME] = word_cell(vhost->name);
+    cells[COLUMN_STATE] = word_cell(vhost->limited_s > 0 ? "limited" : vhost->state);
+    cells[COLUMN_MODE] = word_cell(vhost->mode);
+    cells[COLUMN_RUNNING] = number_cell(vhost->running);
+    cells[COLUMN_SLOTS] = word_cell(ctl_slots(vhost->runnable_permille).text);
+    cells[COLUMN_DUTY] = word_cell(vhost->duty_permille
+                                   ? ctl_tenths(vhost->duty_permille).text : "-");
+    cells[COLUMN_WAITING] = number_cell(vhost->waiting);
+    cells[COLUMN_REQUESTS] = has_rates && row->rate == CTL_RATE_UNKNOWN ? word_cell("-")
+                             : number_cell(has_rates ? row->rate : vhost->requests);
+    cells[COLUMN_QUEUED] = number_cell(vhost->queued);
+    cells[COLUMN_REFUSED] = number_cell(vhost->refused);
+    cells[COLUMN_CPU] = word_cell(ctl_tenths(vhost->cpu_now_permille).text);
+    cells[COLUMN_DATABASE] = word_cell(ctl_tenths(vhost->database_now_permille).text);
+    cells[COLUMN_WAIT] = word_cell(ctl_ms((double)vhost->wait_p99_us).text);
+    /* A star marks a limit that is not as configured. */
+    for (i = 0; i < CTL_LIMITS; i++)
+        cells[COLUMN_LIMITS + i] = ctl_printf(N "%s", vhost->limits[i],
+                                              vhost->configured[i] >= 0 ? "*" : "");
+}
+
+void ctl_top_print(FILE *out, const ctl_top_row_t *rows, size_t n, int has_rates)
+{
+    char *(*cells)[COLUMNS] = ctl_alloc((n + 1) * sizeof(*cells));
+    size_t i;
+
+    for (i = 0; i < COLUMNS; i++)
+        cells[0][i] = word_cell(i == COLUMN_REQUESTS && has_rates ? "REQ/s" : headings[i]);
+    for (i = 0; i < n; i++)
+        fill_row(cells[i + 1], &rows[i], has_rates);
+    ctl_put_table(out, cells[0], n + 1, COLUMNS, COLUMN_RUNNING);
+    free(cells);
+}
+
+/* --- text ----------------------------------------------------------------- */
 
 static void print_summary(FILE *out, const ctl_status_t *status)
 {
@@ -181,19 +229,10 @@ static void print_top(FILE *out, const ctl_status_t *status, const ctl_status_t 
                       ctl_order_e order, size_t most)
 {
     ctl_top_row_t *rows = ctl_top_rows(status, before);
-    size_t i, n = status->nvhosts < most ? status->nvhosts : most;
-    const ctl_vhost_t **vhosts = ctl_alloc(n * sizeof(void *));
-    json_int_t *rates = ctl_alloc(n * sizeof(*rates));
 
     ctl_top_sort(rows, status->nvhosts, order);
-    for (i = 0; i < n; i++) {
-        vhosts[i] = rows[i].vhost;
-        rates[i] = rows[i].rate;
-    }
     print_summary(out, status);
-    ctl_table_print(out, vhosts, n, before ? rates : NULL);
-    free(rates);
-    free(vhosts);
+    ctl_top_print(out, rows, status->nvhosts < most ? status->nvhosts : most, before != NULL);
     free(rows);
 }
 
@@ -259,14 +298,12 @@ static void on_end(int number)
 
 static void on_resize(int number)
 {
-    (void)number;
     terminal.is_resized = 1;
 }
 
 /* Ctrl-Z: the shell gets its terminal, and top takes it again when it continues. */
 static void on_stop(int number)
 {
-    (void)number;
     screen_off();
     raise(SIGSTOP);
     screen_on();
@@ -293,46 +330,37 @@ static void terminal_begin(void)
     screen_on();
 }
 
-static void terminal_size(size_t *ret_lines, size_t *ret_columns)
-{
-    struct winsize size = { 0 };
-
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row <= HEAD_LINES
-        || size.ws_col <= 10) {
-        *ret_lines = DEFAULT_LINES;
-        *ret_columns = DEFAULT_COLUMNS;
-        return;
-    }
-    *ret_lines = size.ws_row;
-    *ret_columns = size.ws_col;
-}
-
 /* Writes the lines of the text, cut to the size of the terminal.  The last line of the
  * terminal stays empty, because a line break there would scroll. */
-static void write_screen(char *text, size_t lines, size_t columns)
+static void write_screen(char *text, unsigned lines, int columns)
 {
     char *line, *next = text;
-    size_t n;
+    unsigned n;
 
     printf("%s", CURSOR_HOME);
     for (n = 1; n < lines && (line = strsep(&next, "\n")) && (next || *line); n++)
-        printf("%.*s" CLEAR_LINE "\n", (int)columns, line);
+        printf("%.*s" CLEAR_LINE "\n", columns, line);
     printf("%s", CLEAR_BELOW);
     fflush(stdout);
 }
 
 static void draw(const ctl_status_t *status, const ctl_status_t *before, ctl_order_e order)
 {
-    size_t lines, columns, size;
+    struct winsize terminal_size = { 0 };
     char *text = NULL;
+    size_t size;
     FILE *out = open_memstream(&text, &size);
 
     if (!out)
         return;
-    terminal_size(&lines, &columns);
-    print_top(out, status, before, order, lines - HEAD_LINES);
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal_size) || terminal_size.ws_row <= HEAD_LINES
+        || terminal_size.ws_col <= 10) {
+        terminal_size.ws_row = DEFAULT_LINES;
+        terminal_size.ws_col = DEFAULT_COLUMNS;
+    }
+    print_top(out, status, before, order, terminal_size.ws_row - HEAD_LINES);
     if (!fclose(out))
-        write_screen(text, lines, columns);
+        write_screen(text, terminal_size.ws_row, terminal_size.ws_col);
     free(text);
 }
 

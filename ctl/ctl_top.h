@@ -15,6 +15,8 @@ typedef enum {
     CTL_ORDER_COUNT
 } ctl_order_e;
 
+#define CTL_RATE_UNKNOWN -1
+
 /* A site and its requests a second, CTL_RATE_UNKNOWN if there is one document only. */
 typedef struct ctl_top_row_t {
     const ctl_vhost_t *vhost;
@@ -28,5 +30,8 @@ void ctl_top_sort(ctl_top_row_t *rows, size_t n, ctl_order_e order);
 /* Returns the rows of all sites, for the caller to free.  before: an earlier document, from
  * which rates are computed; NULL: there is none. */
 ctl_top_row_t *ctl_top_rows(const ctl_status_t *status, const ctl_status_t *before);
+
+/* Prints the table of these sites, with their rates or their numbers of requests. */
+void ctl_top_print(FILE *out, const ctl_top_row_t *rows, size_t n, int has_rates);
 
 #endif

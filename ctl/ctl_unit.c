@@ -46,11 +46,8 @@ static int has_rule(const json_t *rules, const char *access, const char *path)
     size_t i;
 
     json_array_foreach(rules, i, rule) {
-        const char *folder = json_string_value(json_object_get(rule, "path"));
-        size_t n = strlen(folder);
-
-        if (!strcmp(json_string_value(json_object_get(rule, "access")), access)
-            && !strncmp(path, folder, n) && (path[n] == '/' || path[n] == '\0'))
+        if (!strcmp(ctl_text_of(rule, "access"), access)
+            && ctl_unit_is_below(path, ctl_text_of(rule, "path")))
             return 1;
     }
     return 0;
@@ -64,10 +61,9 @@ static void add_real_paths(json_t *rules)
 
     for (i = 0; i < n; i++) {
         json_t *rule = json_array_get(rules, i), *copy;
-        char *real = realpath(json_string_value(json_object_get(rule, "path")), NULL);
+        char *real = realpath(ctl_text_of(rule, "path"), NULL);
 
-        if (real && strcmp(real, "/") != 0
-            && !has_rule(rules, json_string_value(json_object_get(rule, "access")), real)) {
+        if (real && strcmp(real, "/") != 0 && !has_rule(rules, ctl_text_of(rule, "access"), real)) {
             copy = json_copy(rule);
             json_object_set_new(copy, "path", json_string(real));
             json_array_append_new(rules, copy);
@@ -84,10 +80,9 @@ static uid_t owner_of(const json_t *rules)
     size_t i;
 
     json_array_foreach(rules, i, rule) {
-        if (!strcmp(json_string_value(json_object_get(rule, "access")), "rw")
+        if (!strcmp(ctl_text_of(rule, "access"), "rw")
             && !json_is_true(json_object_get(rule, "configured"))
-            && !stat(json_string_value(json_object_get(rule, "path")), &folder)
-            && folder.st_uid)
+            && !stat(ctl_text_of(rule, "path"), &folder) && folder.st_uid)
             return folder.st_uid;
     }
     return 0;
@@ -123,28 +118,6 @@ static ctl_exit_e set_user(const ctl_call_t *call, ctl_unit_t *unit, uid_t serve
     return CTL_DONE;
 }
 
-/* Returns the version of systemd; 0: it is not installed. */
-static int systemd_version(void)
-{
-    const char *const argv[] = { "systemctl", "--version", NULL };
-    char *text = ctl_facts_output(argv);
-    int version = text && !strncmp(text, "systemd ", 8) ? (int)strtol(text + 8, NULL, 10) : 0;
-
-    free(text);
-    return version;
-}
-
-/* Returns the service of Apache, or its usual name if it does not run in one. */
-static char *server_service(pid_t pid)
-{
-    char *unit = pid ? ctl_facts_unit_of(pid) : NULL;
-
-    if (unit)
-        return unit;
-    return ctl_printf("%s", access("/usr/lib/systemd/system/httpd.service", F_OK)
-                            ? "apache2.service" : "httpd.service");
-}
-
 /* Returns this program with its option -s, as a command of a unit. */
 static char *this_program(const ctl_call_t *call)
 {
@@ -172,7 +145,7 @@ static ctl_exit_e check_texts(const ctl_call_t *call, const ctl_unit_t *unit,
             return ctl_error_set(error, CTL_REFUSED, "a unit cannot contain '%s'", texts[i]);
     }
     json_array_foreach(unit->rules, i, rule) {
-        const char *path = json_string_value(json_object_get(rule, "path"));
+        const char *path = ctl_text_of(rule, "path");
 
         if (!ctl_unit_is_writable(path) || *path != '/')
             return ctl_error_set(error, CTL_REFUSED, "a unit cannot contain the path '%s'",
@@ -190,41 +163,36 @@ static ctl_exit_e check_texts(const ctl_call_t *call, const ctl_unit_t *unit,
 static ctl_exit_e fill(const ctl_call_t *call, ctl_unit_t *unit, const ctl_answer_t *answer,
                        ctl_error_t *error)
 {
+    const char *const argv[] = { "systemctl", "--version", NULL };
     ctl_state_t state;
+    char *said;
 
     if (!is_sound(answer->json))
         return ctl_error_set_missing(error, "member", "rules");
-    unit->site = ctl_printf("%s", json_string_value(json_object_get(answer->json, "site")));
+    unit->site = ctl_printf("%s", ctl_text_of(answer->json, "site"));
     unit->instance = ctl_unit_instance(unit->site);
-    unit->mode = json_string_value(json_object_get(answer->json, "mode"));
+    unit->mode = ctl_text_of(answer->json, "mode");
     add_real_paths(json_object_get(answer->json, "rules"));
     unit->rules = json_object_get(answer->json, "rules");
     if (ctl_state_ask(call, unit->site, &state, error) != CTL_DONE)
         return error->status;
-    if (state.status.nvhosts == 1)
-        unit->has_group = json_string_length(json_object_get(state.status.vhosts[0].json,
-                                                             "cgroup")) > 0;
+    unit->has_group = *ctl_text_of(state.status.vhosts[0].json, "cgroup") != '\0';
     ctl_state_free(&state);
-    unit->server = server_service(answer->pid);
+    /* Its usual name, if it does not run in one. */
+    unit->server = answer->pid ? ctl_facts_unit_of(answer->pid) : NULL;
+    if (!unit->server)
+        unit->server = ctl_printf("%s", access("/usr/lib/systemd/system/httpd.service", F_OK)
+                                        ? "apache2.service" : "httpd.service");
     unit->ctl = this_program(call);
-    unit->systemd = systemd_version();
+    said = ctl_facts_output(argv);
+    if (said && !strncmp(said, "systemd ", 8))
+        unit->systemd = (int)strtol(said + 8, NULL, 10);
+    free(said);
     if (set_user(call, unit, (uid_t)json_integer_value(json_object_get(answer->json, "user")),
                  error) != CTL_DONE)
         return error->status;
     unit->fpm = ctl_unit_find_php(call->php, error);
     return unit->fpm ? check_texts(call, unit, error) : error->status;
-}
-
-static void free_unit(ctl_unit_t *unit)
-{
-    free(unit->site);
-    free(unit->instance);
-    free(unit->server);
-    free(unit->server_user);
-    free(unit->user);
-    free(unit->group);
-    free(unit->fpm);
-    free(unit->ctl);
 }
 
 /* --- files ---------------------------------------------------------------- */
@@ -328,18 +296,6 @@ static void free_paths(paths_t *paths)
     free(paths->pool);
 }
 
-static ctl_exit_e write_files(const ctl_unit_t *unit, const paths_t *paths, int has_pool,
-                              ctl_error_t *error)
-{
-    if (!has_pool && write_file(CTL_UNIT_POOLS, paths->pool, ctl_unit_print_pool, unit, error)
-                     != CTL_DONE)
-        return error->status;
-    if (unit->has_group && write_file(UNITS, paths->enter, ctl_unit_print_enter, unit, error)
-                           != CTL_DONE)
-        return error->status;
-    return write_file(UNITS, paths->unit, ctl_unit_print, unit, error);
-}
-
 static ctl_exit_e install(const ctl_call_t *call, const ctl_unit_t *unit, ctl_error_t *error)
 {
     paths_t paths = paths_of(unit->instance);
@@ -347,7 +303,11 @@ static ctl_exit_e install(const ctl_call_t *call, const ctl_unit_t *unit, ctl_er
 
     if (check_ours(call, paths.unit, error) == CTL_DONE
         && check_ours(call, paths.enter, error) == CTL_DONE
-        && write_files(unit, &paths, has_pool, error) == CTL_DONE) {
+        && (has_pool || write_file(CTL_UNIT_POOLS, paths.pool, ctl_unit_print_pool, unit, error)
+                        == CTL_DONE)
+        && (!unit->has_group || write_file(UNITS, paths.enter, ctl_unit_print_enter, unit, error)
+                                == CTL_DONE)
+        && write_file(UNITS, paths.unit, ctl_unit_print, unit, error) == CTL_DONE) {
         systemctl("daemon-reload", "--quiet", NULL);
         printf("%s: written\n", paths.unit);
         if (unit->has_group)
@@ -416,7 +376,14 @@ ctl_exit_e ctl_unit(const ctl_call_t *call, ctl_error_t *error)
         else
             ctl_unit_print(stdout, &unit);
     }
-    free_unit(&unit);
+    free(unit.site);
+    free(unit.instance);
+    free(unit.server);
+    free(unit.server_user);
+    free(unit.user);
+    free(unit.group);
+    free(unit.fpm);
+    free(unit.ctl);
     ctl_client_free(&answer);
     return error->status;
 }

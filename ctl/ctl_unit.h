@@ -34,6 +34,9 @@ typedef struct ctl_unit_t {
 /* Returns 1 if a unit can have the text between quotation marks. */
 int ctl_unit_is_writable(const char *text);
 
+/* Returns 1 if the path is the folder, or in it. */
+int ctl_unit_is_below(const char *path, const char *folder);
+
 /* Returns the site's name as a part of file names: the name of its cgroup. */
 char *ctl_unit_instance(const char *site);
 

@@ -67,31 +67,24 @@ static void add(found_t *found, const char *name)
 
 static void find_all(found_t *found)
 {
-    size_t i, k;
+    glob_t matches;
+    size_t i;
 
-    for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        glob_t matches;
-
-        if (glob(places[i], 0, NULL, &matches))
-            continue;
-        for (k = 0; k < matches.gl_pathc; k++)
-            add(found, matches.gl_pathv[k]);
-        globfree(&matches);
-    }
+    for (i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        (void)glob(places[i], i ? GLOB_APPEND : 0, NULL, &matches);
+    for (i = 0; i < matches.gl_pathc; i++)
+        add(found, matches.gl_pathv[i]);
+    globfree(&matches);
 }
 
 /* Returns the list "8.2 (PATH), 8.3 (PATH)", which the caller frees. */
 static char *list_of(const found_t *found)
 {
-    char *text = ctl_printf("%s", ""), *before;
+    char *text = NULL;
     size_t i;
 
-    for (i = 0; i < found->n; i++) {
-        before = text;
-        text = ctl_printf("%s%s%s (%s)", before, i ? ", " : "", found->php[i].version,
-                          found->php[i].path);
-        free(before);
-    }
+    for (i = 0; i < found->n; i++)
+        ctl_append(&text, "%s%s (%s)", i ? ", " : "", found->php[i].version, found->php[i].path);
     return text;
 }
 

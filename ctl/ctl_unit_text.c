@@ -82,7 +82,7 @@ static void put_path(FILE *out, const char *name, const char *before, const char
     fprintf(out, "%s\"\n", after);
 }
 
-static int is_below(const char *path, const char *folder)
+int ctl_unit_is_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
 
@@ -92,16 +92,15 @@ static int is_below(const char *path, const char *folder)
 /* The unit has /proc, /sys and /dev from systemd. */
 static int is_api(const char *access, const char *path)
 {
-    return !strcmp(access, "device") || !strcmp(access, "proc") || is_below(path, "/sys")
-           || is_below(path, "/proc") || (is_below(path, "/dev") && strcmp(access, "tmp") != 0);
+    return !strcmp(access, "device") || !strcmp(access, "proc") || ctl_unit_is_below(path, "/sys")
+           || ctl_unit_is_below(path, "/proc") || (ctl_unit_is_below(path, "/dev") && strcmp(access, "tmp") != 0);
 }
 
 /* A path that is not there is left out, as in the module, unless the configuration names
  * it. */
 static void put_rule(FILE *out, const ctl_unit_t *unit, const json_t *rule)
 {
-    const char *access = json_string_value(json_object_get(rule, "access"));
-    const char *path = json_string_value(json_object_get(rule, "path"));
+    const char *access = ctl_text_of(rule, "access"), *path = ctl_text_of(rule, "path");
     int is_needed = json_is_true(json_object_get(rule, "configured"));
     int is_files = !strcmp(unit->mode, "files");
     int is_tmp = !strcmp(path, "/tmp") || !strcmp(path, "/var/tmp");
@@ -139,18 +138,6 @@ static void put_head(FILE *out, const ctl_unit_t *unit)
         fprintf(out, "# VhostLimitCgroup is off: the pool stays in the cgroup of this unit.\n");
 }
 
-static void put_service(FILE *out, const ctl_unit_t *unit)
-{
-    fprintf(out, "\n[Service]\nType=notify\nUser=");
-    put(out, unit->user);
-    fprintf(out, "\nGroup=");
-    put(out, unit->group);
-    fprintf(out, "\nRuntimeDirectory=vhostlimit-fpm/%s\n"
-            "ExecStart=%s --nodaemonize --fpm-config " CTL_UNIT_POOLS "/%s.conf\n",
-            unit->instance, unit->fpm, unit->instance);
-    fprintf(out, "ExecReload=+/bin/kill -USR2 $MAINPID\nKillMode=mixed\nRestart=on-failure\n");
-}
-
 void ctl_unit_print(FILE *out, const ctl_unit_t *unit)
 {
     int is_files = !strcmp(unit->mode, "files");
@@ -158,7 +145,14 @@ void ctl_unit_print(FILE *out, const ctl_unit_t *unit)
     size_t i;
 
     put_head(out, unit);
-    put_service(out, unit);
+    fprintf(out, "\n[Service]\nType=notify\nUser=");
+    put(out, unit->user);
+    fprintf(out, "\nGroup=");
+    put(out, unit->group);
+    fprintf(out, "\nRuntimeDirectory=vhostlimit-fpm/%s\n"
+            "ExecStart=%s --nodaemonize --fpm-config " CTL_UNIT_POOLS "/%s.conf\n"
+            "ExecReload=+/bin/kill -USR2 $MAINPID\nKillMode=mixed\nRestart=on-failure\n",
+            unit->instance, unit->fpm, unit->instance);
     fprintf(out, "\n# VhostLimitSandbox is %s. %s\n%s", unit->mode, !strcmp(unit->mode, "off")
             ? "The rules are those of Full." : "The rules are those of the site's CGI programs.",
             common);

@@ -30,18 +30,14 @@
 /* Refusals of a site are told at most so often. */
 #define REFUSED_MS 10000
 
-typedef enum {
-    ALERT_QUEUE,
-    ALERT_LIMIT,
-    ALERT_LIMITED,
-    ALERTS,
-} alert_e;
+enum { ALERT_QUEUE, ALERT_LIMIT, ALERT_LIMITED, ALERTS };
 
 static const char *const alert_names[ALERTS] = { "queue", "limit", "limited" };
 
 /* An alert of a site or of the server. */
 typedef struct alert_t {
-    long long since_ms, seen_ms;    /* since_ms 0: there is none */
+    int is_on;
+    long long since_ms, seen_ms;    /* when it began, and when it was last seen */
 } alert_t;
 
 /* What is remembered of a site from answer to answer. */
@@ -73,87 +69,72 @@ static void add_number(json_t *json, const char *key, json_int_t n)
     json_object_set_new(json, key, ctl_json_check(json_integer(n)));
 }
 
-static void add_name(json_t *json, const char *bytes)
+/* An event of a site; now NULL: without its figures. */
+static json_t *site_event(const char *event, const char *name, const ctl_site_t *now)
 {
-    char *text = ctl_name_to_text(bytes);
+    char *text = ctl_name_to_text(name);
+    json_t *json = ctl_json_check(json_pack("{s:s, s:s}", "event", event, "site", text));
 
-    json_object_set_new(json, "site", ctl_json_check(json_string(text)));
     free(text);
-}
-
-/* An event of a site, with its figures. */
-static json_t *site_event(const char *event, const ctl_site_t *site)
-{
-    json_t *json = make_event(event);
-
-    add_name(json, site->name);
-    add_number(json, "running", site->running);
-    add_number(json, "waiting", site->waiting);
-    add_number(json, "deferred", site->deferred);
-    add_number(json, "concurrency", site->concurrency);
-    add_number(json, "queue", site->queue);
-    add_number(json, "limited_s", site->limited_s);
+    if (!now)
+        return json;
+    add_number(json, "running", now->running);
+    add_number(json, "waiting", now->waiting);
+    add_number(json, "deferred", now->deferred);
+    add_number(json, "concurrency", now->concurrency);
+    add_number(json, "queue", now->queue);
+    add_number(json, "limited_s", now->limited_s);
     return json;
 }
 
-static void put_event(ctl_watch_t *watch, json_t *json)
+/* Updates the alert.  Returns 1: it begins; -1: it is over; 0: neither. */
+static int update_alert(alert_t *alert, int is_seen, long long now_ms)
 {
-    watch->put(watch->baton, json);
-}
-
-/* Updates the alert.  Returns 1: it begins; -1: it is over; 0: neither.  *ret_seconds: how
- * long it lasted. */
-static int update_alert(alert_t *alert, int is_seen, long long now_ms,
-                        json_int_t *ret_seconds)
-{
-    int begins = is_seen && !alert->since_ms;
+    int begins = is_seen && !alert->is_on;
 
     if (is_seen)
         alert->seen_ms = now_ms;
     if (begins) {
-        alert->since_ms = now_ms ? now_ms : 1;
+        alert->since_ms = now_ms;
+        alert->is_on = 1;
         return 1;
     }
-    if (!alert->since_ms || now_ms - alert->seen_ms < OVER_MS)
+    if (!alert->is_on || now_ms - alert->seen_ms < OVER_MS)
         return 0;
-    *ret_seconds = (alert->seen_ms - alert->since_ms) / 1000;
-    alert->since_ms = 0;
+    alert->is_on = 0;
     return -1;
+}
+
+/* Adds what update_alert() has returned. */
+static void add_change(json_t *json, const alert_t *alert, int change)
+{
+    json_object_set_new(json, "state",
+                        ctl_json_check(json_string(change > 0 ? "begin" : "over")));
+    if (change < 0)
+        add_number(json, "lasted_s", (alert->seen_ms - alert->since_ms) / 1000);
 }
 
 /* --- a site --------------------------------------------------------------- */
 
-static int is_seen(const ctl_site_t *site, alert_e alert)
-{
-    switch (alert) {
-    case ALERT_QUEUE:
-        return site->waiting + site->deferred > 0;
-    case ALERT_LIMIT:
-        return site->concurrency > 0 && site->running >= site->concurrency;
-    default:
-        return site->limited_s > 0;
-    }
-}
-
 static void compare_alerts(ctl_watch_t *watch, const ctl_site_t *site, memory_t *memory,
                            long long now_ms)
 {
-    json_int_t seconds = 0;
+    const int is_seen[ALERTS] = {
+        [ALERT_QUEUE] = site->waiting + site->deferred > 0,
+        [ALERT_LIMIT] = site->concurrency > 0 && site->running >= site->concurrency,
+        [ALERT_LIMITED] = site->limited_s > 0
+    };
     int i;
 
     for (i = 0; i < ALERTS; i++) {
-        int change = update_alert(&memory->alerts[i], is_seen(site, (alert_e)i), now_ms,
-                                  &seconds);
+        int change = update_alert(&memory->alerts[i], is_seen[i], now_ms);
         json_t *json;
 
         if (!change)
             continue;
-        json = site_event(alert_names[i], site);
-        json_object_set_new(json, "state",
-                            ctl_json_check(json_string(change > 0 ? "begin" : "over")));
-        if (change < 0)
-            add_number(json, "lasted_s", seconds);
-        put_event(watch, json);
+        json = site_event(alert_names[i], site->name, site);
+        add_change(json, &memory->alerts[i], change);
+        watch->put(watch->baton, json);
     }
 }
 
@@ -169,10 +150,10 @@ static void compare_refused(ctl_watch_t *watch, const ctl_site_t *site,
     if (site->refused == memory->told_refused
         || (memory->told_ms && now_ms - memory->told_ms < REFUSED_MS))
         return;
-    json = site_event("refused", site);
+    json = site_event("refused", site->name, site);
     add_number(json, "refused", site->refused - memory->told_refused);
     add_number(json, "refused_since_start", site->refused);
-    put_event(watch, json);
+    watch->put(watch->baton, json);
     memory->told_refused = site->refused;
     memory->told_ms = now_ms;
 }
@@ -207,10 +188,10 @@ static void compare_limits(ctl_watch_t *watch, const ctl_site_t *site,
         add_number(to, limits[i].key, limits[i].now);
     }
     if (json_object_size(to)) {
-        json = site_event("limits_changed", site);
+        json = site_event("limits_changed", site->name, site);
         json_object_set(json, "from", from);
         json_object_set(json, "to", to);
-        put_event(watch, json);
+        watch->put(watch->baton, json);
     }
     json_decref(from);
     json_decref(to);
@@ -224,7 +205,7 @@ static void compare_site(ctl_watch_t *watch, const ctl_site_t *site,
     if (before)
         compare_limits(watch, site, before);
     else if (watch->has_before)
-        put_event(watch, site_event("site_added", site));
+        watch->put(watch->baton, site_event("site_added", site->name, site));
     compare_refused(watch, site, before, memory, now_ms);
     compare_alerts(watch, site, memory, now_ms);
 }
@@ -238,21 +219,17 @@ static void compare_removed(ctl_watch_t *watch, const ctl_figures_t *now)
 
     for (i = 0; i < watch->before.nsites; i++) {
         const char *name = watch->before.sites[i].name;
-        json_t *json;
 
-        if ((watch->site && strcasecmp(watch->site, name) != 0)
-            || ctl_figures_find(now, name, &from))
-            continue;
-        json = make_event("site_removed");
-        add_name(json, name);
-        put_event(watch, json);
+        if ((!watch->site || !strcasecmp(watch->site, name))
+            && !ctl_figures_find(now, name, &from))
+            watch->put(watch->baton, site_event("site_removed", name, NULL));
     }
 }
 
 static void compare_overload(ctl_watch_t *watch, const ctl_figures_t *now,
                              long long now_ms)
 {
-    json_int_t held = 0, running = 0, waiting = 0, sites = 0, seconds = 0;
+    json_int_t held = 0, running = 0, waiting = 0, sites = 0;
     json_t *json;
     size_t i;
     int change;
@@ -263,20 +240,16 @@ static void compare_overload(ctl_watch_t *watch, const ctl_figures_t *now,
         waiting += now->sites[i].waiting + now->sites[i].deferred;
         sites += now->sites[i].waiting > 0;
     }
-    change = update_alert(&watch->overload, held >= now->slots * 1000 && sites > 1,
-                          now_ms, &seconds);
+    change = update_alert(&watch->overload, held >= now->slots * 1000 && sites > 1, now_ms);
     if (!change)
         return;
     json = make_event("overload");
-    json_object_set_new(json, "state",
-                        ctl_json_check(json_string(change > 0 ? "begin" : "over")));
-    if (change < 0)
-        add_number(json, "lasted_s", seconds);
+    add_change(json, &watch->overload, change);
     add_number(json, "running", running);
     add_number(json, "slots", now->slots);
     add_number(json, "waiting", waiting);
     add_number(json, "sites_waiting", sites);
-    put_event(watch, json);
+    watch->put(watch->baton, json);
 }
 
 /* Events of the parent process, since the answer before. */
@@ -290,13 +263,13 @@ static void compare_parent(ctl_watch_t *watch, const ctl_figures_t *now)
         json_object_set_new(json, "restarted", ctl_json_check(
             json_boolean(now->started_us != before->started_us)));
         add_number(json, "sites", (json_int_t)now->nsites);
-        put_event(watch, json);
+        watch->put(watch->baton, json);
     }
     if (now->children_lost > before->children_lost) {
         json = make_event("child_lost");
         add_number(json, "children", now->children_lost - before->children_lost);
         add_number(json, "requests", now->requests_lost - before->requests_lost);
-        put_event(watch, json);
+        watch->put(watch->baton, json);
     }
 }
 
@@ -331,7 +304,7 @@ void ctl_watch_compare(ctl_watch_t *watch, const ctl_figures_t *now, long long n
     size_t i, from = 0;
 
     if (watch->is_lost && !watch->site)
-        put_event(watch, make_event("server_back"));
+        watch->put(watch->baton, make_event("server_back"));
     watch->is_lost = 0;
     if (watch->has_before && !watch->site)
         compare_parent(watch, now);
@@ -361,7 +334,7 @@ void ctl_watch_lost(ctl_watch_t *watch, const char *why)
         return;
     json = make_event("server_lost");
     json_object_set_new(json, "reason", ctl_json_check(json_string_nocheck(why)));
-    put_event(watch, json);
+    watch->put(watch->baton, json);
 }
 
 void ctl_watch_end(ctl_watch_t *watch)
@@ -410,25 +383,12 @@ static volatile sig_atomic_t is_ended;
 
 static void on_end(int number)
 {
-    (void)number;
     is_ended = 1;
 }
 
-/* A write to a pipe without a reader fails, and does not end the program by a signal. */
-static void handle_signals(void)
-{
-    const struct sigaction end = { .sa_handler = on_end };
-    const struct sigaction ignore = { .sa_handler = SIG_IGN };
-
-    sigaction(SIGINT, &end, NULL);
-    sigaction(SIGTERM, &end, NULL);
-    sigaction(SIGHUP, &end, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-}
-
 /* Looks until the end.  Without a first answer there is nothing to watch. */
-static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, output_t *output,
-                               ctl_error_t *error)
+static void watch_server(const ctl_call_t *call, ctl_watch_t *watch, output_t *output,
+                         ctl_error_t *error)
 {
     struct pollfd reader = { .fd = STDOUT_FILENO };
     ctl_figures_t now;
@@ -442,18 +402,17 @@ static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, outpu
             is_first = 0;
         }
         else if (is_first)
-            return error->status;
+            return;
         else
             ctl_watch_lost(watch, error->text);
         if (output->left && !output->is_closed && !is_ended)
             output->is_closed = poll(&reader, 1, REFRESH_MS) > 0;   /* the reader of stdout has gone */
     }
     error->status = CTL_DONE;
-    return CTL_DONE;
 }
 
-/* Asks for the site: the server resolves a ServerName, and its answer has the name of the
- * account.  Returns NULL and fills in *error if there is no such site, or it is a host. */
+/* Returns the name of the account; NULL: *error is set, because there is no such site, or it is
+ * a host. */
 static char *find_name(const ctl_call_t *call, ctl_error_t *error)
 {
     const char *site;
@@ -462,18 +421,19 @@ static char *find_name(const ctl_call_t *call, ctl_error_t *error)
 
     if (ctl_state_ask(call, call->site, &one, error) != CTL_DONE)
         return NULL;
-    site = one.status.nvhosts ? ctl_vhost_host_of(&one.status.vhosts[0]) : NULL;
-    if (site)
+    site = ctl_text_of(one.status.vhosts[0].json, "host_of");
+    if (*site)
         ctl_error_set(error, CTL_REFUSED, "'%s' is a host of site %s (VhostLimitAccounts), and "
                       "events are of sites. Next: " CTL_PROGRAM " top", call->site, site);
     else
-        name = ctl_name_from_text(one.status.nvhosts ? one.status.vhosts[0].name : "");
+        name = ctl_name_from_text(one.status.vhosts[0].name);
     ctl_state_free(&one);
     return name;
 }
 
 ctl_exit_e ctl_watch(const ctl_call_t *call, ctl_error_t *error)
 {
+    const struct sigaction end_action = { .sa_handler = on_end };
     output_t output = { .left = -1 };
     char *site = NULL, *end;
     ctl_watch_t *watch;
@@ -486,7 +446,11 @@ ctl_exit_e ctl_watch(const ctl_call_t *call, ctl_error_t *error)
     }
     if (call->site && !(site = find_name(call, error)))
         return error->status;
-    handle_signals();
+    sigaction(SIGINT, &end_action, NULL);
+    sigaction(SIGTERM, &end_action, NULL);
+    sigaction(SIGHUP, &end_action, NULL);
+    /* A write to a pipe without a reader fails, and does not end the program by a signal. */
+    (void)signal(SIGPIPE, SIG_IGN);
     watch = ctl_watch_begin(site, print_event, &output);
     watch_server(call, watch, &output, error);
     ctl_watch_end(watch);

@@ -5,7 +5,6 @@
 #include "ctl_command.h"
 #include "ctl_doctor.h"
 #include "ctl_explain.h"
-#include "ctl_table.h"
 #include "ctl_top.h"
 
 static void look_at_doctor(const ctl_status_t *status, const json_t *modules)
@@ -25,8 +24,6 @@ static void look_at_top(const ctl_status_t *status)
 {
     static const ctl_status_t before = { .now_us = 0 };
     FILE *out = fopen("/dev/null", "w");
-    const ctl_vhost_t **vhosts = calloc(status->nvhosts + 1, sizeof(*vhosts));
-    json_int_t *rates = calloc(status->nvhosts + 1, sizeof(*rates));
     ctl_top_row_t *rows;
     ctl_order_e order;
     size_t i;
@@ -34,16 +31,11 @@ static void look_at_top(const ctl_status_t *status)
     for (order = 0; order < CTL_ORDER_COUNT; order++) {
         rows = ctl_top_rows(status, &before);
         ctl_top_sort(rows, status->nvhosts, order);
-        for (i = 0; i < status->nvhosts; i++) {
+        for (i = 0; i < status->nvhosts; i++)
             must(rows[i].vhost >= status->vhosts);
-            vhosts[i] = rows[i].vhost;
-            rates[i] = rows[i].rate;
-        }
-        ctl_table_print(out, vhosts, status->nvhosts, rates);
+        ctl_top_print(out, rows, status->nvhosts, 1);
         free(rows);
     }
-    free(rates);
-    free(vhosts);
     fclose(out);
 }
 

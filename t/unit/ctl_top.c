@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "tap.h"
-#include "ctl_table.h"
 #include "ctl_top.h"
 
 static ctl_vhost_t vhosts[] = {
