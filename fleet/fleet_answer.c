@@ -20,19 +20,6 @@ static int skip(char **at, const char *text)
     return 0;
 }
 
-/* Replaces a JSON string by its value, which is never longer. Returns 0, or -1 if it is not
- * valid. */
-static int unescape(char *begin, char *end)
-{
-    json_t *json = json_loadb(begin, (size_t)(end - begin), JSON_DECODE_ANY, NULL);
-    const char *value = json_string_value(json);
-
-    if (value)
-        memmove(begin + 1, value, strlen(value) + 1);
-    json_decref(json);
-    return value ? 0 : -1;
-}
-
 /* Reads a JSON string and ends it with a zero byte. Returns 0, or -1 if there is none. */
 static int read_name(char **at, const char **ret_name)
 {
@@ -51,10 +38,18 @@ static int read_name(char **at, const char **ret_name)
     if (!*end)
         return -1;
     *at = end + 1;
-    if (is_escaped && unescape(begin, end + 1))
-        return -1;
-    *end = '\0';
     *ret_name = begin + 1;
+    if (is_escaped) {               /* the value of a JSON string is never longer */
+        json_t *json = json_loadb(begin, (size_t)(end + 1 - begin), JSON_DECODE_ANY, NULL);
+        const char *value = json_string_value(json);
+
+        if (value)
+            memmove(begin + 1, value, strlen(value) + 1);
+        json_decref(json);
+        if (!value)
+            return -1;
+    }
+    *end = '\0';
     return 0;
 }
 

@@ -15,6 +15,8 @@
 typedef struct line_t {
     char *words[WORDS_MAX + 1];
     int n;
+    fleet_conf_t *conf;
+    const char **text;              /* the member of conf that the table of keywords names */
 } line_t;
 
 /* --- values ----------------------------------------------------------------- */
@@ -36,66 +38,65 @@ static int read_number(const char *text, const char *unit, double least, double 
 }
 
 /* The functions of the keywords return NULL or what is wrong. A key may be repeated where the
-   last one holds. `ret_text` is the member of `conf` that the table of keywords names. */
-static const char *set_text(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+   last one holds. */
+static const char *set_text(line_t *line)
 {
-    (void)conf;
     if (line->n != 2)
         return "takes one value";
-    *ret_text = ctl_printf("%s", line->words[1]);
+    *line->text = ctl_printf("%s", line->words[1]);
     return NULL;
 }
 
-static const char *set_name(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_name(line_t *line)
 {
-    const char *wrong = set_text(line, conf, ret_text);
+    const char *wrong = set_text(line);
 
-    if (!wrong && !fleet_report_is_server(*ret_text))
+    if (!wrong && !fleet_report_is_server(*line->text))
         return "takes a name of letters, digits, \".\", \"-\" and \"_\"";
     return wrong;
 }
 
 /* Takes the words of the line from `first` on as addresses. Returns 0, or -1. */
-static int set_addresses(const line_t *line, int first, fleet_conf_t *conf)
+static int set_addresses(line_t *line, int first)
 {
+    fleet_store_options_t *store = &line->conf->store;
     int i;
 
-    conf->store.addresses = ctl_alloc((size_t)line->n * sizeof(char *));
-    conf->store.naddresses = 0;
+    store->addresses = ctl_alloc((size_t)line->n * sizeof(char *));
+    store->naddresses = 0;
     for (i = first; i < line->n; i++) {
         if (!fleet_link_is_address(line->words[i]))
             return -1;
-        conf->store.addresses[conf->store.naddresses++] = ctl_printf("%s", line->words[i]);
+        store->addresses[store->naddresses++] = ctl_printf("%s", line->words[i]);
     }
-    return conf->store.naddresses ? 0 : -1;
+    return store->naddresses ? 0 : -1;
 }
 
-static const char *set_store(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_store(line_t *line)
 {
-    (void)ret_text;
-    if (conf->store.master)
+    if (line->conf->store.master)
         return "cannot be used together with sentinel";
-    return set_addresses(line, 1, conf) ? "takes HOST:PORT or unix:/PATH, one or more" : NULL;
+    return set_addresses(line, 1) ? "takes HOST:PORT or unix:/PATH, one or more" : NULL;
 }
 
-static const char *set_sentinel(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_sentinel(line_t *line)
 {
-    (void)ret_text;
-    if (conf->store.naddresses && !conf->store.master)
+    fleet_store_options_t *store = &line->conf->store;
+
+    if (store->naddresses && !store->master)
         return "cannot be used together with store";
-    if (line->n < 2 || set_addresses(line, 2, conf))
+    if (line->n < 2 || set_addresses(line, 2))
         return "takes the name of the master and HOST:PORT, one or more";
-    conf->store.master = ctl_printf("%s", line->words[1]);
+    store->master = ctl_printf("%s", line->words[1]);
     return NULL;
 }
 
 /* Reads the first line of a file that only the daemon can read. */
-static const char *set_password(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_password(line_t *line)
 {
     char text[1024];
     FILE *file;
 
-    (void)conf;
     if (line->n != 2)
         return "takes the path of a file";
     file = fopen(line->words[1], "re");
@@ -107,42 +108,39 @@ static const char *set_password(const line_t *line, fleet_conf_t *conf, const ch
     text[strcspn(text, "\r\n")] = '\0';
     if (!*text)
         return "names a file without a password in its first line";
-    *ret_text = ctl_printf("%s", text);
+    *line->text = ctl_printf("%s", text);
     return NULL;
 }
 
-static const char *set_tls(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_tls(line_t *line)
 {
-    (void)ret_text;
     if (line->n != 2 || (strcmp(line->words[1], "on") && strcmp(line->words[1], "off")))
         return "takes on or off";
-    conf->is_tls = !strcmp(line->words[1], "on");
+    line->conf->is_tls = !strcmp(line->words[1], "on");
     return NULL;
 }
 
-static const char *set_capacity(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_capacity(line_t *line)
 {
     double percent;
 
-    (void)ret_text;
     if (line->n == 2 && !strcmp(line->words[1], "auto")) {
-        conf->capacity = 0;
+        line->conf->capacity = 0;
         return NULL;
     }
     if (line->n != 2 || read_number(line->words[1], "%", 1, 1000000, &percent))
         return "takes auto, or a percentage from 1% up, where 100% is one processor";
-    conf->capacity = percent * 1e4;
+    line->conf->capacity = percent * 1e4;
     return NULL;
 }
 
-static const char *set_floor(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_floor(line_t *line)
 {
     double percent;
 
-    (void)ret_text;
     if (line->n != 2 || read_number(line->words[1], "%", 0.1, 100, &percent))
         return "takes a percentage from 0.1% to 100%";
-    conf->limits.floor = percent / 100;
+    line->conf->limits.floor = percent / 100;
     return NULL;
 }
 
@@ -163,26 +161,22 @@ static int read_limit(const char *word, fleet_limit_t *limit)
     return -1;
 }
 
-static const char *set_limit(const line_t *line, fleet_conf_t *conf, const char **ret_text)
+static const char *set_limit(line_t *line)
 {
-    fleet_limits_t *limits = &conf->limits;
-    fleet_limit_t *limit, *all;
+    fleet_limits_t *limits = &line->conf->limits;
+    fleet_limit_t *limit;
     size_t i;
     int w;
 
-    (void)ret_text;
     if (line->n < 3)
         return "takes SITE cpu=PERCENT% concurrency=NUMBER, one of them or both";
     for (i = 0; i < limits->nlimits; i++) {
         if (!strcmp(limits->limits[i].site, line->words[1]))
             return "names a site that has a limit already";
     }
-    all = ctl_alloc((limits->nlimits + 1) * sizeof(*all));
-    if (limits->nlimits)
-        memcpy(all, limits->limits, limits->nlimits * sizeof(*all));
-    free(limits->limits);
-    limits->limits = all;
-    limit = &all[limits->nlimits++];
+    limits->limits = ctl_grow(limits->limits, limits->nlimits * sizeof(*limit),
+                              (limits->nlimits + 1) * sizeof(*limit));
+    limit = &limits->limits[limits->nlimits++];
     limit->site = ctl_printf("%s", line->words[1]);
     for (w = 2; w < line->n; w++) {
         if (read_limit(line->words[w], limit))
@@ -197,7 +191,7 @@ static const char *set_limit(const line_t *line, fleet_conf_t *conf, const char 
 
 static const struct {
     const char *name;
-    const char *(*set)(const line_t *line, fleet_conf_t *conf, const char **ret_text);
+    const char *(*set)(line_t *line);
     size_t member;
 } keywords[] = {
     { "fleet", set_name, MEMBER(store.fleet) },
@@ -228,6 +222,7 @@ static const char *read_line(char *text, line_t *line, fleet_conf_t *conf)
 
     text[strcspn(text, "#\r\n")] = '\0';
     memset(line, 0, sizeof(*line));
+    line->conf = conf;
     for (word = strtok_r(text, " \t", &state); word; word = strtok_r(NULL, " \t", &state)) {
         if (line->n == WORDS_MAX)
             return "has too many words";
@@ -236,78 +231,59 @@ static const char *read_line(char *text, line_t *line, fleet_conf_t *conf)
     if (!line->n)
         return NULL;
     for (i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++) {
+        line->text = (const char **)((char *)conf + keywords[i].member);
         if (!strcmp(keywords[i].name, line->words[0]))
-            return keywords[i].set(line, conf,
-                                   (const char **)((char *)conf + keywords[i].member));
+            return keywords[i].set(line);
     }
     return "is no keyword";
 }
 
-static void set_defaults(fleet_conf_t *conf)
-{
-    char name[256] = "";
-
-    memset(conf, 0, sizeof(*conf));
-    if (gethostname(name, sizeof(name) - 1))
-        *name = '\0';
-    conf->store.fleet = "main";
-    conf->store.server = ctl_printf("%s", name);
-    conf->socket = ctl_printf("%s", FLEET_SOCKET);
-    conf->limits.floor = 0.01;
-}
-
-/* Reads the files of TLS. */
-static ctl_exit_e check_tls(const char *path, fleet_conf_t *conf, ctl_error_t *error)
-{
-    const fleet_tls_options_t *tls = &conf->tls;
-    char text[sizeof(error->text)];
-
-    if (!conf->is_tls && (tls->ca || tls->cert || tls->key || tls->name))
-        return ctl_error_set(error, CTL_USAGE, "%s: tls-ca, tls-cert, tls-key and tls-name "
-                             "need \"tls on\"", path);
-    if (!tls->cert != !tls->key)
-        return ctl_error_set(error, CTL_USAGE, "%s: tls-cert and tls-key need each other",
-                             path);
-    if (!conf->is_tls)
-        return CTL_DONE;
-    conf->store.tls = fleet_tls_new(tls, error);
-    if (conf->store.tls)
-        return CTL_DONE;
-    snprintf(text, sizeof(text), "%s", error->text);
-    return ctl_error_set(error, CTL_USAGE, "%s: %s", path, text);
-}
-
-/* Checks what only the whole file can show. */
+/* Checks what only the whole file can show, and reads the files of TLS. */
 static ctl_exit_e check(const char *path, fleet_conf_t *conf, ctl_error_t *error)
 {
-    if (!conf->store.naddresses)
-        return ctl_error_set(error, CTL_USAGE, "%s: no store: add a line \"store HOST:PORT\"",
-                             path);
-    if (conf->store.sentinel_password && !conf->store.master)
-        return ctl_error_set(error, CTL_USAGE, "%s: sentinel-password-file needs sentinel",
-                             path);
-    if (conf->store.sentinel_user && !conf->store.sentinel_password)
-        return ctl_error_set(error, CTL_USAGE, "%s: sentinel-user needs a "
-                             "sentinel-password-file", path);
-    if (!fleet_report_is_server(conf->store.server))
+    const fleet_store_options_t *store = &conf->store;
+    const fleet_tls_options_t *tls = &conf->tls;
+    const char *wrong = NULL;
+    char text[sizeof(error->text)];
+
+    if (!store->naddresses)
+        wrong = "no store: add a line \"store HOST:PORT\"";
+    else if (store->sentinel_password && !store->master)
+        wrong = "sentinel-password-file needs sentinel";
+    else if (store->sentinel_user && !store->sentinel_password)
+        wrong = "sentinel-user needs a sentinel-password-file";
+    else if (!fleet_report_is_server(store->server))
         return ctl_error_set(error, CTL_USAGE, "%s: the host name '%s' cannot be the name of "
-                             "a server: add a line \"server NAME\"", path,
-                             conf->store.server);
-    if (conf->store.user && !conf->store.password)
-        return ctl_error_set(error, CTL_USAGE, "%s: user needs a password-file", path);
-    return check_tls(path, conf, error);
+                             "a server: add a line \"server NAME\"", path, store->server);
+    else if (store->user && !store->password)
+        wrong = "user needs a password-file";
+    else if (!conf->is_tls && (tls->ca || tls->cert || tls->key || tls->name))
+        wrong = "tls-ca, tls-cert, tls-key and tls-name need \"tls on\"";
+    else if (!tls->cert != !tls->key)
+        wrong = "tls-cert and tls-key need each other";
+    else if (conf->is_tls && !(conf->store.tls = fleet_tls_new(tls, error))) {
+        snprintf(text, sizeof(text), "%s", error->text);
+        wrong = text;
+    }
+    return wrong ? ctl_error_set(error, CTL_USAGE, "%s: %s", path, wrong) : CTL_DONE;
 }
 
 ctl_exit_e fleet_conf_read(const char *path, fleet_conf_t *ret_conf, ctl_error_t *error)
 {
     FILE *file = fopen(path, "re");
+    char name[256] = "", *text = NULL;
     const char *wrong = NULL;
-    char *text = NULL;
     size_t size = 0;
     line_t line;
     int n = 0;
 
-    set_defaults(ret_conf);
+    memset(ret_conf, 0, sizeof(*ret_conf));
+    if (gethostname(name, sizeof(name) - 1))
+        *name = '\0';
+    ret_conf->store.fleet = "main";
+    ret_conf->store.server = ctl_printf("%s", name);
+    ret_conf->socket = ctl_printf("%s", FLEET_SOCKET);
+    ret_conf->limits.floor = 0.01;
     if (!file)
         return ctl_error_set(error, CTL_USAGE, "%s: %s", path, strerror(errno));
     while (!wrong && getline(&text, &size, file) >= 0) {

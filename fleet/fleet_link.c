@@ -61,21 +61,6 @@ int fleet_link_is_address(const char *address)
     return !*end && port >= 1 && port <= 65535;
 }
 
-/* Splits HOST:PORT or [ADDRESS]:PORT. Returns the port; the caller frees *ret_host. */
-static const char *split_address(const char *address, char **ret_host)
-{
-    const char *colon = strrchr(address, ':');
-    char *host = ctl_printf("%.*s", (int)(colon - address), address);
-    size_t len = strlen(host);
-
-    if (*host == '[' && host[len - 1] == ']') {
-        memmove(host, host + 1, len - 2);
-        host[len - 2] = '\0';
-    }
-    *ret_host = host;
-    return colon + 1;
-}
-
 /* --- connecting ------------------------------------------------------------- */
 
 static int connect_socket(fleet_link_t *link, const struct sockaddr *addr, socklen_t len,
@@ -180,12 +165,15 @@ static int shake_hands(fleet_link_t *link, const fleet_tls_t *tls, const char *h
     return 0;
 }
 
+/* Connects to HOST:PORT or [ADDRESS]:PORT. */
 static int open_host(fleet_link_t *link, const char *address, const fleet_tls_t *tls,
                      long long deadline)
 {
-    char *host;
-    const char *port = split_address(address, &host);
-    int rv = connect_host(link, host, port, deadline);
+    const char *colon = strrchr(address, ':');
+    int is_bracketed = *address == '[' && colon[-1] == ']';
+    char *host = ctl_printf("%.*s", (int)(colon - address) - 2 * is_bracketed,
+                            address + is_bracketed);
+    int rv = connect_host(link, host, colon + 1, deadline);
 
     if (!rv && tls)
         rv = shake_hands(link, tls, host, deadline);
@@ -228,18 +216,12 @@ void fleet_link_close(fleet_link_t *link)
 /* Adds a command of `len` bytes, and frees it. */
 static void add(fleet_link_t *link, char *command, long long len)
 {
-    char *out;
-
     if (len < 0) {                  /* not enough memory, or a wrong format */
         fprintf(stderr, "vhostlimit-fleet: a command cannot be written\n");
         abort();
     }
-    out = ctl_alloc(link->nout + (size_t)len);
-    if (link->nout)
-        memcpy(out, link->out, link->nout);
-    memcpy(out + link->nout, command, (size_t)len);
-    free(link->out);
-    link->out = out;
+    link->out = ctl_grow(link->out, link->nout, link->nout + (size_t)len);
+    memcpy(link->out + link->nout, command, (size_t)len);
     link->nout += (size_t)len;
     redisFreeCommand(command);
 }
@@ -266,71 +248,31 @@ void fleet_link_add_words(fleet_link_t *link, size_t n, const char *words[])
 
 /* --- sending and receiving -------------------------------------------------- */
 
-/* Sends some bytes. Returns how many, or -1. */
-static ssize_t send_some(fleet_link_t *link, const char *bytes, size_t n, long long deadline)
+/* Sends (POLLOUT) or receives (POLLIN) some bytes. Returns how many, or -1. */
+static ssize_t transfer(fleet_link_t *link, short events, char *bytes, size_t n,
+                        long long deadline)
 {
-    for (;;) {
-        ssize_t sent;
+    int is_out = events == POLLOUT;
+    ssize_t done;
 
+    for (;;) {
         if (link->ssl) {
-            sent = SSL_write(link->ssl, bytes, (int)(n < CHUNK ? n : CHUNK));
-            if (sent > 0)
-                return sent;
-            if (wait_for_tls(link, (int)sent, deadline))
+            int most = (int)(n < CHUNK ? n : CHUNK);
+
+            done = is_out ? SSL_write(link->ssl, bytes, most) : SSL_read(link->ssl, bytes, most);
+            if (done > 0)
+                return done;
+            if (wait_for_tls(link, (int)done, deadline))
                 return -1;
             continue;
         }
-        sent = send(link->fd, bytes, n, MSG_NOSIGNAL);
-        if (sent >= 0)
-            return sent;
-        if (errno == EAGAIN) {
-            if (wait_for(link, POLLOUT, deadline))
-                return -1;
-        }
-        else if (errno != EINTR)
-            return fail(link, strerror(errno));
-    }
-}
-
-static int send_all(fleet_link_t *link, long long deadline)
-{
-    size_t at = 0;
-
-    while (at < link->nout) {
-        ssize_t sent = send_some(link, link->out + at, link->nout - at, deadline);
-
-        if (sent < 0)
-            return -1;
-        at += (size_t)sent;
-    }
-    free(link->out);
-    link->out = NULL;
-    link->nout = 0;
-    return 0;
-}
-
-/* Receives some bytes. Returns how many, or -1. */
-static ssize_t receive_some(fleet_link_t *link, char *bytes, size_t size,
-                            long long deadline)
-{
-    for (;;) {
-        ssize_t n;
-
-        if (link->ssl) {
-            n = SSL_read(link->ssl, bytes, (int)size);
-            if (n > 0)
-                return n;
-            if (wait_for_tls(link, (int)n, deadline))
-                return -1;
-            continue;
-        }
-        n = recv(link->fd, bytes, size, 0);
-        if (n > 0)
-            return n;
-        if (!n)
+        done = is_out ? send(link->fd, bytes, n, MSG_NOSIGNAL) : recv(link->fd, bytes, n, 0);
+        if (done > 0)
+            return done;
+        if (!done)
             return fail(link, "the connection was closed");
         if (errno == EAGAIN) {
-            if (wait_for(link, POLLIN, deadline))
+            if (wait_for(link, events, deadline))
                 return -1;
         }
         else if (errno != EINTR)
@@ -343,10 +285,18 @@ redisReply *fleet_link_reply(fleet_link_t *link)
     static char bytes[CHUNK];
     long long deadline = ctl_now_ms() + FLEET_LINK_MS;
     void *reply = NULL;
+    size_t at = 0;
     ssize_t n;
 
-    if (send_all(link, deadline))
-        return NULL;
+    while (at < link->nout) {
+        n = transfer(link, POLLOUT, link->out + at, link->nout - at, deadline);
+        if (n < 0)
+            return NULL;
+        at += (size_t)n;
+    }
+    free(link->out);
+    link->out = NULL;
+    link->nout = 0;
     for (;;) {
         if (redisReaderGetReply(link->reader, &reply) != REDIS_OK) {
             fail(link, link->reader->errstr);
@@ -354,7 +304,7 @@ redisReply *fleet_link_reply(fleet_link_t *link)
         }
         if (reply)
             return reply;
-        n = receive_some(link, bytes, sizeof(bytes), deadline);
+        n = transfer(link, POLLIN, bytes, sizeof(bytes), deadline);
         if (n < 0)
             return NULL;
         if (redisReaderFeed(link->reader, bytes, (size_t)n) != REDIS_OK) {

@@ -23,15 +23,6 @@
 
 /* --- demand ----------------------------------------------------------------- */
 
-/* Returns what a row wants: a site whose requests waited for a part of the time would use
- * more by that part; one whose requests mostly waited wants the server. */
-static double wanted_of(double used, double waited, double capacity)
-{
-    if (waited >= MOSTLY)
-        return capacity;
-    return fmin(capacity, used / (1 - fmax(0, waited)));
-}
-
 /* Computes what a site used, and for which part of the time its requests waited. */
 static void measure(fleet_known_t *site, uint64_t charged_us,
                     uint64_t backlog_us, double seconds, double *waited)
@@ -48,7 +39,7 @@ static void measure(fleet_known_t *site, uint64_t charged_us,
 
 /* --- reading ---------------------------------------------------------------- */
 
-static void forget_sites(fleet_local_t *local)
+void fleet_local_clear(fleet_local_t *local)
 {
     size_t i;
 
@@ -62,28 +53,19 @@ static void forget_sites(fleet_local_t *local)
     local->was_full = 0;
 }
 
-void fleet_local_clear(fleet_local_t *local)
-{
-    forget_sites(local);
-}
-
 /* Returns the site with that account, with room for it. */
 static fleet_known_t *known_at(fleet_local_t *local, size_t account)
 {
     size_t size = local->nknown ? local->nknown : 64;
-    fleet_known_t *known;
 
     while (size <= account)
         size *= 2;
     if (size != local->nknown) {
-        known = ctl_alloc(size * sizeof(*known));
-        if (local->nknown)
-            memcpy(known, local->known, local->nknown * sizeof(*known));
-        free(local->known);
-        free(local->rows);
-        local->known = known;
+        local->known = ctl_grow(local->known, local->nknown * sizeof(*local->known),
+                                size * sizeof(*local->known));
+        local->rows = ctl_grow(local->rows, local->nknown * sizeof(*local->rows),
+                               size * sizeof(*local->rows));
         local->nknown = size;
-        local->rows = ctl_alloc(size * sizeof(*local->rows));
     }
     return &local->known[account];
 }
@@ -98,17 +80,6 @@ static int is_name(const char *name)
     return at > name && !*at && at - name <= FLEET_NAME_MAX;
 }
 
-static int has_limit(const fleet_limits_t *limits, const char *name)
-{
-    size_t i;
-
-    for (i = 0; i < limits->nlimits; i++) {
-        if (!strcmp(limits->limits[i].site, name))
-            return 1;
-    }
-    return 0;
-}
-
 /* Reads a row of the answer. Returns 1 if its requests mostly waited for the server
  * itself. A site that has a limit may wait for that. */
 static int read_row(fleet_local_t *local, const fleet_limits_t *limits,
@@ -116,13 +87,15 @@ static int read_row(fleet_local_t *local, const fleet_limits_t *limits,
 {
     fleet_known_t *site;
     double waited;
+    size_t i;
 
     if (!is_name(row->name) || row->account > ACCOUNTS_MAX)
         return 0;
     site = known_at(local, (size_t)row->account);
     if (!site->name) {
         site->name = ctl_printf("%s", row->name);
-        site->is_limited = has_limit(limits, row->name);
+        for (i = 0; i < limits->nlimits; i++)
+            site->is_limited |= !strcmp(limits->limits[i].site, row->name);
         seconds = 0;
     }
     site->weight = (uint32_t)row->weight;
@@ -169,10 +142,14 @@ static int read_rows(fleet_local_t *local, const fleet_limits_t *limits,
     for (i = 0; i < local->nknown; i++) {
         fleet_known_t *site = &local->known[i];
 
+        /* A site whose requests waited for a part of the time would use more by that part; one
+         * whose requests mostly waited wants the server. */
         if (!site->is_active)
             site->used = site->wanted = site->requests = 0;
+        else if (site->wanted >= MOSTLY)
+            site->wanted = local->capacity;
         else
-            site->wanted = wanted_of(site->used, site->wanted, local->capacity);
+            site->wanted = fmin(local->capacity, site->used / (1 - fmax(0, site->wanted)));
     }
     return rv;
 }
@@ -185,7 +162,7 @@ static int take_over(fleet_local_t *local, const fleet_limits_t *limits,
     *ret_is_new = (int64_t)answer->generation != local->generation
                   || answer->clock_us <= local->clock_us;
     if (*ret_is_new)
-        forget_sites(local);
+        fleet_local_clear(local);
     if (read_rows(local, limits, answer,
                   *ret_is_new ? 0 : (double)(answer->clock_us - local->clock_us) / 1e6))
         return -1;

@@ -106,13 +106,12 @@ static void say(const char *text)
 /* Logs a message when it is new, and again once a minute while it repeats. */
 static void say_once(daemon_t *d, const char *text)
 {
-    if (!strcmp(d->logged, text) && ++d->repeated % REPEAT)
-        return;
     if (strcmp(d->logged, text) != 0) {
         snprintf(d->logged, sizeof(d->logged), "%s", text);
         d->repeated = 0;
     }
-    say(text);
+    if (d->repeated++ % REPEAT == 0)
+        say(text);
 }
 
 /* --- an interval ------------------------------------------------------------ */
@@ -189,10 +188,7 @@ static ctl_exit_e lease(daemon_t *d)
     if (ctl_now_ms() - d->leased_ms > FLEET_LEASE_MS - INTERVAL_MS / 2)
         fleet_local_forget(&d->local);
     status = fleet_local_lease(&d->local, &d->plan, &d->error);
-    if (status == CTL_DONE)
-        d->leased_ms = ctl_now_ms();
-    else
-        d->leased_ms = 0;
+    d->leased_ms = status == CTL_DONE ? ctl_now_ms() : 0;
     return status;
 }
 
@@ -288,9 +284,12 @@ static json_t *server_json(const fleet_report_t *report, long long age_ms)
                                     "sites", (json_int_t)report->nentries));
 }
 
-static json_t *servers_json(const daemon_t *d)
+/* The document that "vhostlimitctl fleet" shows (docs/guides/fleet.md). */
+static json_t *document(const daemon_t *d)
 {
-    json_t *servers = ctl_json_check(json_array());
+    json_t *servers = ctl_json_check(json_array()), *sites = ctl_json_check(json_array());
+    const char *state = d->is_leasing ? "leasing"
+                        : d->error.status == CTL_DONE ? "learning" : "failed";
     size_t i;
 
     json_array_append_new(servers, server_json(&d->own, 0));
@@ -299,17 +298,6 @@ static json_t *servers_json(const daemon_t *d)
             json_array_append_new(servers, server_json(&d->peers.peers[i]->report, ctl_now_ms()
                                                        - d->peers.peers[i]->seen_ms));
     }
-    return servers;
-}
-
-/* The document that "vhostlimitctl fleet" shows (docs/guides/fleet.md). */
-static json_t *document(const daemon_t *d)
-{
-    json_t *sites = ctl_json_check(json_array());
-    const char *state = d->is_leasing ? "leasing"
-                        : d->error.status == CTL_DONE ? "learning" : "failed";
-    size_t i;
-
     for (i = 0; i < d->plan.nshares && i < d->own.nentries; i++)
         json_array_append_new(sites, site_json(&d->own.entries[i], &d->plan.shares[i]));
     return ctl_json_check(json_pack(
@@ -320,7 +308,7 @@ static json_t *document(const daemon_t *d)
         "fleet_sites", (json_int_t)d->plan.sites, "rows", (json_int_t)d->plan.rows,
         "contended", (json_int_t)d->plan.contended,
         "rejected", (json_int_t)d->peers.rejected, "rejected_why", d->peers.why,
-        "servers", servers_json(d), "sites", sites));
+        "servers", servers, "sites", sites));
 }
 
 static int open_socket(const char *path)
@@ -345,18 +333,6 @@ static int open_socket(const char *path)
     return -1;
 }
 
-static void send_all(int fd, const char *text, size_t len)
-{
-    while (len) {
-        ssize_t n = send(fd, text, len, MSG_NOSIGNAL);
-
-        if (n <= 0)
-            return;
-        text += n;
-        len -= (size_t)n;
-    }
-}
-
 /* Answers one client, which sends a line. Waits for it for a short time only. */
 static void serve(const daemon_t *d)
 {
@@ -364,23 +340,22 @@ static void serve(const daemon_t *d)
     int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
     char line[64];
     json_t *json;
-    char *text;
+    FILE *out;
 
     if (fd < 0)
         return;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    if (recv(fd, line, sizeof(line), 0) > 0) {
-        json = document(d);
-        text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
-        if (text) {
-            send_all(fd, text, strlen(text));
-            send_all(fd, "\n", 1);
-        }
-        free(text);
-        json_decref(json);
+    out = recv(fd, line, sizeof(line), 0) > 0 ? fdopen(fd, "w") : NULL;
+    if (!out) {
+        close(fd);
+        return;
     }
-    close(fd);
+    json = document(d);
+    json_dumpf(json, out, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    fputc('\n', out);
+    fclose(out);
+    json_decref(json);
 }
 
 /* --- the program ------------------------------------------------------------ */
@@ -390,48 +365,29 @@ static void end(int signal)
     must_end = signal;
 }
 
-static void set_signals(void)
-{
-    struct sigaction action;
-
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = end;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
-/* Serves clients until the time has come. */
-static void wait_until(const daemon_t *d, long long due)
-{
-    struct pollfd pfd = { .fd = d->listener, .events = POLLIN };
-    long long left;
-
-    while (!must_end && (left = due - ctl_now_ms()) > 0) {
-        if (poll(&pfd, 1, (int)left) > 0)
-            serve(d);
-    }
-}
-
+/* Between the intervals it serves clients. */
 static void run(daemon_t *d)
 {
-    long long due = ctl_now_ms();
+    struct pollfd pfd = { .fd = d->listener, .events = POLLIN };
+    long long due = ctl_now_ms(), left;
 
     while (!must_end) {
         interval(d);
         due += INTERVAL_MS;
         if (due < ctl_now_ms())
             due = ctl_now_ms();
-        wait_until(d, due);
+        while (!must_end && (left = due - ctl_now_ms()) > 0) {
+            if (poll(&pfd, 1, (int)left) > 0)
+                serve(d);
+        }
     }
 }
 
 static ctl_exit_e begin(daemon_t *d)
 {
-    struct timespec now;
+    const struct sigaction action = { .sa_handler = end };
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    d->start = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    d->start = (uint64_t)ctl_clock_ms(CLOCK_REALTIME);
     strcpy(d->own.server, d->conf.store.server);
     d->own.start = d->start;
     d->local.socket = d->conf.control;
@@ -442,19 +398,10 @@ static ctl_exit_e begin(daemon_t *d)
     if (d->listener < 0)
         return ctl_error_set(&d->error, CTL_REFUSED, "the socket %s cannot be made: %s",
                              d->conf.socket, strerror(errno));
-    set_signals();
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
     return CTL_DONE;
-}
-
-static void finish(daemon_t *d)
-{
-    close(d->listener);
-    unlink(d->conf.socket);
-    fleet_store_free(d->store);
-    fleet_peers_clear(&d->peers);
-    fleet_plan_free(&d->plan);
-    free(d->own.entries);
-    fleet_local_clear(&d->local);
 }
 
 enum { OPTION_VERSION = 256 };
@@ -513,6 +460,12 @@ int main(int argc, char *argv[])
         return status;
     }
     run(&daemon);
-    finish(&daemon);
+    close(daemon.listener);
+    unlink(daemon.conf.socket);
+    fleet_store_free(daemon.store);
+    fleet_peers_clear(&daemon.peers);
+    fleet_plan_free(&daemon.plan);
+    free(daemon.own.entries);
+    fleet_local_clear(&daemon.local);
     return CTL_DONE;
 }

@@ -31,16 +31,8 @@ static size_t place_of(const fleet_peers_t *peers, const char *server, int *ret_
 
 static void insert(fleet_peers_t *peers, size_t at, fleet_peer_t *peer)
 {
-    if (peers->n == peers->size) {
-        fleet_peer_t **more;
-
-        peers->size = peers->size ? 2 * peers->size : 16;
-        more = ctl_alloc(peers->size * sizeof(*more));
-        if (peers->n)
-            memcpy(more, peers->peers, peers->n * sizeof(*more));
-        free(peers->peers);
-        peers->peers = more;
-    }
+    peers->peers = ctl_grow(peers->peers, peers->n * sizeof(*peers->peers),
+                            (peers->n + 1) * sizeof(*peers->peers));
     memmove(&peers->peers[at + 1], &peers->peers[at],
             (peers->n - at) * sizeof(*peers->peers));
     peers->peers[at] = peer;
@@ -53,17 +45,8 @@ static void release(fleet_peer_t *peer)
     free(peer);
 }
 
-static const char *reject(fleet_peers_t *peers, const char *server, const char *why,
-                          fleet_report_t *report)
-{
-    fleet_report_free(report);
-    peers->rejected++;
-    snprintf(peers->why, sizeof(peers->why), "%s: %s", server, why);
-    return peers->why;
-}
-
-const char *fleet_peers_take(fleet_peers_t *peers, const char *server, const char *text,
-                             size_t len, long long now_ms)
+void fleet_peers_take(fleet_peers_t *peers, const char *server, const char *text, size_t len,
+                      long long now_ms)
 {
     fleet_report_t report;
     fleet_peer_t *peer;
@@ -73,8 +56,12 @@ const char *fleet_peers_take(fleet_peers_t *peers, const char *server, const cha
 
     if (!wrong && strcmp(report.server, server) != 0)
         wrong = "the report is that of another server";
-    if (wrong)
-        return reject(peers, server, wrong, &report);
+    if (wrong) {
+        fleet_report_free(&report);
+        peers->rejected++;
+        snprintf(peers->why, sizeof(peers->why), "%s: %s", server, wrong);
+        return;
+    }
     at = place_of(peers, server, &is_there);
     if (!is_there)
         insert(peers, at, ctl_alloc(sizeof(*peer)));
@@ -82,12 +69,11 @@ const char *fleet_peers_take(fleet_peers_t *peers, const char *server, const cha
     if (is_there && peer->report.start == report.start
         && peer->report.sequence == report.sequence) {
         fleet_report_free(&report);
-        return NULL;
+        return;
     }
     fleet_report_free(&peer->report);
     peer->report = report;
     peer->seen_ms = now_ms;
-    return NULL;
 }
 
 void fleet_peers_expire(fleet_peers_t *peers, long long now_ms)

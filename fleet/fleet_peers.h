@@ -15,15 +15,15 @@ typedef struct fleet_peer_t {
 
 typedef struct fleet_peers_t {
     fleet_peer_t **peers;           /* in the order of their names */
-    size_t n, size;
+    size_t n;
     unsigned long long rejected;    /* reports that were not valid */
     char why[128];                  /* what was wrong with the last of them */
 } fleet_peers_t;
 
-/* Takes over a report that was read from the store under the name of a server. A report that
- * was read before does not become younger. Returns NULL or why it is rejected. */
-const char *fleet_peers_take(fleet_peers_t *peers, const char *server, const char *text,
-                             size_t len, long long now_ms);
+/* Takes over a report that was read from the store under the name of a server, unless it is not
+ * valid. A report that was read before does not become younger. */
+void fleet_peers_take(fleet_peers_t *peers, const char *server, const char *text, size_t len,
+                      long long now_ms);
 
 /* A report counts until it is so old. It is remembered for longer, so that a store that does
  * not expire it cannot bring it back. */

@@ -39,20 +39,15 @@ typedef struct join_t {
 
 /* --- joining by name -------------------------------------------------------- */
 
-/* FNV-1a. */
-static size_t hash_of(const char *name)
-{
-    uint64_t hash = 14695981039346656037U;
-
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 1099511628211U;
-    return (size_t)(hash ^ hash >> 32);
-}
-
 static size_t *cell_of(const join_t *join, const char *name)
 {
-    size_t at = hash_of(name) & join->mask;
+    uint64_t hash = 14695981039346656037U;      /* FNV-1a */
+    const char *c;
+    size_t at;
 
+    for (c = name; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211U;
+    at = (size_t)(hash ^ hash >> 32) & join->mask;
     while (join->table[at] && strcmp(join->sites[join->table[at] - 1].name, name))
         at = (at + 1) & join->mask;
     return &join->table[at];

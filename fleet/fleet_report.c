@@ -157,25 +157,11 @@ static const char *read_entry(char **at, fleet_entry_t *entry)
     return NULL;
 }
 
-static const char *read_entries(char *at, size_t left, fleet_report_t *report)
-{
-    const char *wrong = NULL;
-    size_t i;
-
-    if (left / ROW_LEAST < report->nentries)
-        return "it is shorter than its first line says";
-    report->entries = ctl_alloc(report->nentries * sizeof(*report->entries));
-    for (i = 0; i < report->nentries && !wrong; i++)
-        wrong = read_entry(&at, &report->entries[i]);
-    if (!wrong && *at)
-        wrong = "it is longer than its first line says";
-    return wrong;
-}
-
 const char *fleet_report_parse(const char *text, size_t len, fleet_report_t *ret_report)
 {
     const char *wrong;
     char *at;
+    size_t i, n;
 
     memset(ret_report, 0, sizeof(*ret_report));
     if (len > FLEET_REPORT_MAX)
@@ -185,8 +171,15 @@ const char *fleet_report_parse(const char *text, size_t len, fleet_report_t *ret
     at = ret_report->text = ctl_alloc(len + 1);
     memcpy(at, text, len);
     wrong = read_head(&at, ret_report);
+    n = ret_report->nentries;
+    if (!wrong && (len - (size_t)(at - ret_report->text)) / ROW_LEAST < n)
+        wrong = "it is shorter than its first line says";
     if (!wrong)
-        wrong = read_entries(at, len - (size_t)(at - ret_report->text), ret_report);
+        ret_report->entries = ctl_alloc(n * sizeof(*ret_report->entries));
+    for (i = 0; i < n && !wrong; i++)
+        wrong = read_entry(&at, &ret_report->entries[i]);
+    if (!wrong && *at)
+        wrong = "it is longer than its first line says";
     if (wrong)
         fleet_report_free(ret_report);
     return wrong;

@@ -48,31 +48,24 @@ static double sum_at(const fleet_problem_t *problem, const fleet_server_t *serve
     return sum;
 }
 
-/* The highest level at which a row still grows. */
-static double highest_level(const fleet_problem_t *problem, const fleet_server_t *server)
-{
-    double highest = 0;
-    size_t i;
-
-    for (i = server->first; i < server->end; i++) {
-        const fleet_row_t *row = &problem->rows[i];
-
-        highest = fmax(highest, (elsewhere_of(problem, row) + row->wanted)
-                                / problem->sites[row->site].weight);
-    }
-    return highest;
-}
-
 /* Returns the level at which the rows use the server's capacity. The sum is piecewise linear
  * in the level, so Newton's method finds it in few steps. A step that leaves the interval
  * of possible levels is replaced by its middle. start: a guess. */
 static double find_level(const fleet_problem_t *problem, const fleet_server_t *server,
                          double start)
 {
-    double low = 0, high = highest_level(problem, server);
-    double level = start > low && start < high ? start : high / 2;
+    double low = 0, high = 0, level;
     unsigned step;
+    size_t i;
 
+    /* The highest level at which a row still grows. */
+    for (i = server->first; i < server->end; i++) {
+        const fleet_row_t *row = &problem->rows[i];
+
+        high = fmax(high, (elsewhere_of(problem, row) + row->wanted)
+                          / problem->sites[row->site].weight);
+    }
+    level = start > low && start < high ? start : high / 2;
     for (step = 0; step < LEVEL_STEPS; step++) {
         double slope, over = sum_at(problem, server, level, &slope) - server->capacity;
 

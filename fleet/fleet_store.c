@@ -106,18 +106,6 @@ static int authenticate(fleet_link_t *link, const char *user, const char *passwo
     return wrong ? -1 : 0;
 }
 
-/* Connects to the store at store->address. */
-static ctl_exit_e open_store(fleet_store_t *store, ctl_error_t *error)
-{
-    const fleet_store_options_t *options = &store->options;
-
-    if (fleet_link_open(&store->link, store->address, options->tls)
-        || authenticate(&store->link, options->user, options->password))
-        return fail_store(store, store->link.why, error);
-    store->is_open = 1;
-    return CTL_DONE;
-}
-
 /* Returns the address in a sentinel's answer, which the caller frees, or NULL. */
 static char *master_in(const redisReply *reply)
 {
@@ -197,40 +185,35 @@ static ctl_exit_e find_master(fleet_store_t *store, ctl_error_t *error)
 
 static ctl_exit_e ensure_connected(fleet_store_t *store, ctl_error_t *error)
 {
+    const fleet_store_options_t *options = &store->options;
+
     if (store->is_open)
         return CTL_DONE;
-    if (store->options.master) {
+    if (options->master) {
         if (find_master(store, error) != CTL_DONE)
             return error->status;
     }
     else {
         free(store->address);
-        store->address = ctl_printf("%s", store->options.addresses[store->next]);
+        store->address = ctl_printf("%s", options->addresses[store->next]);
     }
-    return open_store(store, error);
+    if (fleet_link_open(&store->link, store->address, options->tls)
+        || authenticate(&store->link, options->user, options->password))
+        return fail_store(store, store->link.why, error);
+    store->is_open = 1;
+    return CTL_DONE;
 }
 
 /* --- an interval ------------------------------------------------------------ */
-
-/* Takes over the first line of the report that is replaced. */
-static ctl_exit_e read_own(fleet_store_t *store, fleet_store_fn take, void *data,
-                           ctl_error_t *error)
-{
-    redisReply *reply = fleet_link_reply(&store->link);
-
-    if (check(store, reply, REDIS_REPLY_STRING, error) != CTL_DONE)
-        return error->status;
-    take(data, store->options.server, reply->len ? reply->str : NULL, (size_t)reply->len);
-    freeReplyObject(reply);
-    return CTL_DONE;
-}
 
 /* Writes the report and reads the list of servers into *ret_servers, in one round trip. */
 static ctl_exit_e announce(fleet_store_t *store, const char *report, size_t len,
                            fleet_store_fn take, void *data, redisReply **ret_servers,
                            ctl_error_t *error)
 {
-    static const int types[] = { REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER, REDIS_REPLY_ARRAY };
+    static const int types[] = {
+        REDIS_REPLY_STRING, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER, REDIS_REPLY_ARRAY
+    };
     const fleet_store_options_t *options = &store->options;
     fleet_link_t *link = &store->link;
     redisReply *reply = NULL;
@@ -242,35 +225,17 @@ static ctl_exit_e announce(fleet_store_t *store, const char *report, size_t len,
                    options->server, report, len, FLEET_EXPIRE_MS);
     fleet_link_add(link, "SADD vhostlimit:{%s}:servers %s", options->fleet, options->server);
     fleet_link_add(link, "SMEMBERS vhostlimit:{%s}:servers", options->fleet);
-    if (read_own(store, take, data, error) != CTL_DONE)
-        return error->status;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 4; i++) {
         reply = fleet_link_reply(link);
         if (check(store, reply, types[i], error) != CTL_DONE)
             return error->status;
-        if (i < 2)
+        if (!i)                     /* the first line of the report that is replaced */
+            take(data, options->server, reply->len ? reply->str : NULL, (size_t)reply->len);
+        if (i < 3)
             freeReplyObject(reply);
     }
     *ret_servers = reply;
     return CTL_DONE;
-}
-
-/* Returns the number of the other servers' names, which it copies to `names`. What is no name
- * is ignored. */
-static size_t read_names(const fleet_store_t *store, const redisReply *servers,
-                         const char *names[])
-{
-    size_t i, n = 0;
-
-    for (i = 0; i < servers->elements && n < FLEET_SERVERS_MAX; i++) {
-        const redisReply *name = servers->element[i];
-
-        if (name->type == REDIS_REPLY_STRING && strlen(name->str) == (size_t)name->len
-            && strcmp(name->str, store->options.server)
-            && fleet_report_is_server(name->str))
-            names[n++] = name->str;
-    }
-    return n;
 }
 
 /* Reads the reports of the servers in one round trip. */
@@ -308,14 +273,22 @@ ctl_exit_e fleet_store_exchange(fleet_store_t *store, const char *report, size_t
     redisReply *servers = NULL;
     const char **names;
     ctl_exit_e status = ensure_connected(store, error);
-    size_t n;
+    size_t i, n = 0;
 
     if (status == CTL_DONE)
         status = announce(store, report, len, take, data, &servers, error);
     if (status != CTL_DONE)
         return status;
     names = ctl_alloc((servers->elements + 1) * sizeof(*names));
-    n = read_names(store, servers, names);
+    /* Those of the other servers. What is no name is ignored. */
+    for (i = 0; i < servers->elements && n < FLEET_SERVERS_MAX; i++) {
+        const redisReply *name = servers->element[i];
+
+        if (name->type == REDIS_REPLY_STRING && strlen(name->str) == (size_t)name->len
+            && strcmp(name->str, store->options.server)
+            && fleet_report_is_server(name->str))
+            names[n++] = name->str;
+    }
     if (n)
         status = read_reports(store, names, n, take, data, error);
     free(names);
