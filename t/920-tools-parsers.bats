@@ -142,13 +142,13 @@ END
 
 # shellcheck disable=SC2016  # for the shell of call
 @test "a crowd's words: addresses, a rate, patience, pauses, kept connections and WebSockets; any other option is refused" {
-  call crowd eval 'crowd_words /dir 20 3s 0 "http://site1.test/burn.php?ms=2" 198.19.64.0 addresses=16:rate=0.5:patience=3:pause=1 && printf "%s\n" "${load_words[*]}"'
+  call crowd eval 'bed_more_addresses() { echo "198.19.$1.0"; }; crowd_words /dir 20 3s 0 "http://site1.test/burn.php?ms=2" times addresses=16:rate=0.5:patience=3:pause=1 64 && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 /burn.php?ms=2 20 3 from=198.19.64.0 addresses=16 rate=0.5 patience=3 pause=1' ]
-  call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 hold:upgrade && printf "%s\n" "${load_words[*]}"'
+  call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ times hold:upgrade 1 && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 / 20 3 hold=1 upgrade=1' ]
-  call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 crowd && printf "%s\n" "${load_words[*]}"'
+  call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ times crowd 1 && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 / 20 3' ]
-  call crowd crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 streams=2
+  call crowd crowd_words /dir 20 3s 0 http://site1.test/ times streams=2 1
   refused "unknown option 'streams=2'"
 }
 
@@ -210,9 +210,9 @@ silent_server() { # its port is written to the file "port"
   command -v h2load >/dev/null || skip "no h2load"
   silent_server
   # shellcheck disable=SC2016  # for the inner shell
-  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"
-    load_dir() { pwd; }; client_exec() { exec "${@:2}"; }
-    h2load_prepare; (h2load_run 1 3 1s 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/load.sh"
+    load_dir() { pwd; }; client_exec() { exec "${@:2}"; }; bed_unlock_child() { :; }
+    h2load_prepare; (load_run h2load:1 1 3 1s 0 "https://127.0.0.1:$2/" run); load_record h2load run' - "$TOP" "$(<port)"
   kill "$server"
   printf 'status %s\n%s\n' "$status" "$output"
   is '[.transactions, .failures, .elapsed_s < 15]' '[0,1,true]'

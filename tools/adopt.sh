@@ -67,7 +67,7 @@ leave() {
 
 main() {
   parse_options '' '' "$@"
-  set -- "${words[@]:1}"
+  set -- "${words[@]}"
   (($# == 1)) || misuse "one package is needed"
   [[ -f $1 ]] || misuse "there is no file $1"
   package=$(realpath "$1")

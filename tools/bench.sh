@@ -88,30 +88,15 @@ declare -A option=([length]=default [seconds]='' [repeat]='' [targets]='' [pages
 parse() {
   parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,awake "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -l) test_list; exit 0 ;;
-      --quick | --full) option[length]=${1#--} ;;
-      --strict) option[strict]=yes ;;
-      --keep-noisy) option[noisy]=keep ;;
-      -k) option[keepalive]=1 ;;
-      --install) option[install]=yes ;;
-      --seconds) option[seconds]=$2; shift ;;
-      --repeat) option[repeat]=$2; shift ;;
-      --target) option[targets]=$2; shift ;;
-      --page) option[pages]=$2; shift ;;
-      --load) option[load]=$2; shift ;;
-      --clients) option[clients]=${2:-,}; shift ;;
-      --server) option[server]=$2; shift ;;
-      --server-cpus) option[cpus]=$2; shift ;;
-      --awake) option[awake]=yes ;;
-      -w) option[workers]=$2; shift ;;
-      -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
-      -o) option[out]=$2; shift ;;
-    esac
-    shift
-  done
-  shift
+  [[ ! -v given[-l] ]] || { test_list; exit 0; }
+  [[ ! -v given[--quick] ]] || option[length]=quick
+  [[ ! -v given[--full] ]] || option[length]=full
+  [[ ! -v given[--keep-noisy] ]] || option[noisy]=keep
+  [[ ! -v given[-k] ]] || option[keepalive]=1
+  [[ ! -v given[--clients] ]] || option[clients]=${given[--clients]:-,}
+  option+=([seconds]=${given[--seconds]-} [repeat]=${given[--repeat]-} [targets]=${given[--target]-} [pages]=${given[--page]-}
+    [load]=${given[--load]-} [strict]=${given[--strict]-no} [install]=${given[--install]-no} [server]=${given[--server]-}
+    [lines]=${given_all[-D]-} [out]=${given[-o]-} [workers]=${given[-w]-} [cpus]=${given[--server-cpus]-} [awake]=${given[--awake]-no})
   (($# <= 1)) || misuse "expected one test, got $#: $*"
   test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
   test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}"
@@ -130,7 +115,9 @@ check_values() {
     [[ ${test[pages]} != mixed ]] || misuse "--page: the test ${test[name]} has its own pages"
   done
   check_clients
-  check_load
+  [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} always uses $(test_made_with)"
+  option[load]=${option[load]:-$(remote_used && echo siege || echo wrk)}
+  load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
   [[ ${option[seconds]:-1} =~ ^[1-9][0-9]{0,3}$ && ${option[seconds]:-1} -le 3600 ]] ||
     misuse "--seconds: '${option[seconds]}' is not a whole number from 1 to 3600"
   [[ ${option[repeat]:-1} =~ ^[1-9][0-9]?$ ]] || misuse "--repeat: '${option[repeat]}' is not a whole number from 1 to 99"
@@ -154,14 +141,6 @@ check_clients() {
       remote_host_known "$host" || misuse "--clients: '$host' is not a host name"
     done
   fi
-}
-
-check_load() {
-  local own
-  own=$(test_made_with)
-  [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} always uses $own"
-  option[load]=${option[load]:-$(remote_used && echo siege || echo wrk)}
-  load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
 }
 
 # Sets what is measured, from the options and the test's description.

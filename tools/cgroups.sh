@@ -34,7 +34,7 @@ leave_v2() {
 
 main() {
   parse_options + '' "$@"
-  set -- "${words[@]:1}"
+  set -- "${words[@]}"
   (($#)) || misuse "missing argument: v1 or v2"
   [[ $1 =~ ^v[12]$ ]] || misuse "'$1' is not v1 or v2"
   (($# > 1)) || misuse "missing command"

@@ -191,24 +191,14 @@ option_jobs() { # [name]...: what --all runs
 }
 
 main() {
-  local all='' names=() jobs files name
+  local names=() jobs files name
   parse_options j: all "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -j)
-        [[ $2 =~ ^[1-9][0-9]?$ ]] || misuse "-j: '$2' is not a whole number from 1 to 99"
-        files_at_once=$2
-        shift
-        ;;
-      --all) all=yes ;;
-    esac
-    shift
-  done
-  shift
+  files_at_once=${given[-j]-$files_at_once}
+  [[ ${given[-j]-1} =~ ^[1-9][0-9]?$ ]] || misuse "-j: '$files_at_once' is not a whole number from 1 to 99"
   for name; do names+=("${name#"$top/"}"); done
   cd "$(in_tree .)"
-  if [[ -n $all ]]; then
+  if [[ -v given[--all] ]]; then
     jobs=$(option_jobs "${names[@]}")
     files=$(for name in $jobs; do job_files "$name"; done)
   else
@@ -222,6 +212,6 @@ main() {
   fi
   build_all
   # shellcheck disable=SC2086  # words
-  if [[ -n $all ]]; then run_jobs $jobs || exit 1; else run_files "$(test_files "${names[@]:-t}")" || exit 1; fi
+  if [[ -v given[--all] ]]; then run_jobs $jobs || exit 1; else run_files "$(test_files "${names[@]:-t}")" || exit 1; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

@@ -34,20 +34,10 @@ source_folder=/root/mod_vhostlimit
 
 parse() {
   parse_options +s:w worktree,keep,root: "$@"
-  set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -s) option[suite]=$2; shift ;;
-      -w | --worktree) option[worktree]=yes ;;
-      --keep) option[keep]=yes ;;
-      --root) option[root]=$2; shift ;;
-    esac
-    shift
-  done
-  shift
+  option=([suite]=${given[-s]-bookworm} [keep]=${given[--keep]-} [worktree]=${given[-w]-${given[--worktree]-}} [root]=${given[--root]-})
   [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a Debian suite"
   [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree and --root cannot be combined: a kept root keeps its clone"
-  command=("$@")
+  command=("${words[@]}")
 }
 
 # Puts a clone, or with --worktree the files, into the root.

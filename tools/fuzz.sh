@@ -56,11 +56,11 @@ fuzz_flags() { # <name>
 
 # Prints the target's row; if it fails, the end of its output.
 fuzz() { # <name>
-  local own=$kept/$1 log=$work/$1.log given
+  local own=$kept/$1 log=$work/$1.log options
   mkdir -p "$own"
-  mapfile -t given < <(fuzz_flags "$1")
+  mapfile -t options < <(fuzz_flags "$1")
   if ! (cd "$work" && "./$1" -print_final_stats=1 -max_len=8192 -len_control=20 -timeout=10 -artifact_prefix="$own/FAILED-" \
-    "${given[@]}" "$own" "$(in_tree "t/fuzz/corpus/$1")") >"$log" 2>&1 </dev/null; then
+    "${options[@]}" "$own" "$(in_tree "t/fuzz/corpus/$1")") >"$log" 2>&1 </dev/null; then
     tail -n 60 "$log" >&2
     say "target $1 failed"
     return 1
@@ -71,19 +71,11 @@ fuzz() { # <name>
 }
 
 main() {
-  local seconds=3 executions=0 kept='' target failed=0 libraries given
+  local seconds executions kept target failed=0 libraries
   parse_options ls:n:k: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -l) targets; return ;;
-      -s) seconds=$2; shift ;;
-      -n) executions=$2; shift ;;
-      -k) kept=$(realpath -m -- "$2"); shift ;;
-    esac
-    shift
-  done
-  shift
+  [[ ! -v given[-l] ]] || { targets; return; }
+  seconds=${given[-s]-3} executions=${given[-n]-0} kept=${given[-k]+$(realpath -m -- "${given[-k]}")}
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
   for target; do is_target "$target" || misuse "unknown target '$target' (-l lists the targets)"; done
@@ -92,8 +84,8 @@ main() {
   work=$(mktemp -d)
   on_exit remove_work
   : "${kept:=$work/corpus}"
-  read -ra given < <(pkg-config --cflags apr-1 apr-util-1 jansson)
-  flags+=("${given[@]}" '-DCTL_EXAMPLES=""')
+  read -ra libraries < <(pkg-config --cflags apr-1 apr-util-1 jansson)
+  flags+=("${libraries[@]}" '-DCTL_EXAMPLES=""')
   read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 jansson)
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths

@@ -23,6 +23,7 @@
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/common.sh"
+. "$here/lib/httpd.sh"
 
 work=
 
@@ -58,7 +59,7 @@ prepare() { # <plain | vhostlimit>
   cp -R "$source/test/modules/$suite" "$dir/test/modules/"
   mkdir "$dir/test/clients"
   printf 'all:\n' >"$dir/test/clients/Makefile"        # tests of WebSockets are skipped without its client
-  printf '#!/bin/sh\nexec %q "$@"\n' "$(httpd_program)" >"$dir/apachectl"
+  printf '#!/bin/sh\nexec %q "$@"\n' "$(httpd_binary)" >"$dir/apachectl"
   chmod 755 "$work" "$dir" "$dir/apachectl"
   cat >"$dir/test/pyhttpd/config.ini" <<END
 [global]
@@ -72,7 +73,7 @@ libexecdir = $libexec
 apxs = $(command -v apxs)
 apachectl = $dir/apachectl
 [httpd]
-version = $("$(httpd_program)" -v | sed -n 's,.*Apache/\([0-9.]*\).*,\1,p')
+version = $("$(httpd_binary)" -v | sed -n 's,.*Apache/\([0-9.]*\).*,\1,p')
 name = $(apxs -q PROGNAME)
 dso_modules = $(cd "$libexec" && printf '%s\n' mod_*.so | sed 's/^mod_//; s/\.so$//' | grep -v '^mpm_' | xargs)
 mpm_modules = mpm_event mpm_worker mpm_prefork
@@ -111,14 +112,6 @@ write_apxs() { # <folder>
   } >"$folder/apxs"
 }
 
-httpd_program() { printf '%s/%s\n' "$(apxs -q SBINDIR)" "$(apxs -q PROGNAME)"; }
-
-httpd_user() {
-  local user
-  for user in www-data apache nobody; do ! id "$user" >/dev/null 2>&1 || break; done
-  printf '%s\n' "$user"
-}
-
 additions() { # <plain | vhostlimit>: lines for httpd.conf
   local user
   user=$(httpd_user)
@@ -130,7 +123,7 @@ additions() { # <plain | vhostlimit>: lines for httpd.conf
 run_tests() { # <plain | vhostlimit> <argument of pytest or t/TEST>...
   local dir=$work/$1/test options=()
   [[ $suite != perl-framework ]] || { run_perl "$@"; return; }
-  [[ $suite != pytest_suite ]] || options=("--apxs=$work/$1/apxs" "--httpd=$(httpd_program)")
+  [[ $suite != pytest_suite ]] || options=("--apxs=$work/$1/apxs" "--httpd=$(httpd_binary)")
   # shellcheck disable=SC2016  # for the inner shell
   unshare --net --ipc --pid --mount --fork --mount-proc --kill-child bash -c '
     mount -t tmpfs tmpfs /run && mkdir -p /run/apache2 /run/httpd /run/lock &&
@@ -192,18 +185,10 @@ check_perl() {
 }
 
 main() {
-  local source='' mpm=event suite=http2 module python tests='' files=() run pids=()
+  local source mpm suite module python tests='' files=() run pids=()
   parse_options m:s: source: "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      --source) source=$2; shift ;;
-      -m) mpm=$2; shift ;;
-      -s) suite=$2; shift ;;
-    esac
-    shift
-  done
-  shift
+  source=${given[--source]-} mpm=${given[-m]-event} suite=${given[-s]-http2}
   [[ -n $source ]] || misuse '--source is missing: the folder of a source tree of httpd 2.4'
   [[ $mpm =~ ^(event|worker|prefork)$ ]] || misuse "-m: $mpm is not event, worker or prefork"
   need_root

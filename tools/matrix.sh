@@ -89,26 +89,15 @@ check_files() { # <names, separated by commas>
 }
 
 parse() {
-  local list=''
+  local cell folders
   parse_options lo: httpd:,keep,suite,files:,table: "$@"
-  set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -l) list=yes ;;
-      --httpd) add_tree "$2"; shift ;;
-      --keep) keep=yes ;;
-      --suite) suite_too=yes ;;
-      --files) check_files "$2"; suite_too=$2; shift ;;
-      --table) table_of=$2; shift ;;
-      -o) out=$2; shift ;;
-    esac
-    shift
-  done
-  shift
-  [[ -z $list ]] || { list; exit 0; }
-  wanted=("$@")
-  local cell
-  for cell; do
+  mapfile -t folders < <(printf %s "${given_all[--httpd]-}")
+  for cell in "${folders[@]}"; do add_tree "$cell"; done
+  [[ ! -v given[-l] ]] || { list; exit 0; }
+  [[ ! -v given[--files] ]] || check_files "${given[--files]}"
+  keep=${given[--keep]-} suite_too=${given[--files]-${given[--suite]-}} table_of=${given[--table]-} out=${given[-o]-}
+  wanted=("${words[@]}")
+  for cell in "${wanted[@]}"; do
     all_cells | awk -v cell="$cell" '$1 == cell { found = 1 } END { exit !found }' ||
       misuse "unknown cell '$cell' (-l lists the cells)"
   done
@@ -118,7 +107,7 @@ parse() {
 
 # Its standard output is "key value" lines for the table; the rest goes to the log.
 cell_main() { # <name> <option of configure> <yes: the suite too, or the names of its files>
-  local name=$1 option=$2 status mpm smoked='' checked='' check apache=/usr/sbin/apache2
+  local name=$1 option=$2 mpm smoked='' checked='' check apache=/usr/sbin/apache2
   export MAKEFLAGS=-j2
   trap 'exit 130' INT
   exec 3>&1 1>&2
@@ -146,9 +135,8 @@ cell_main() { # <name> <option of configure> <yes: the suite too, or the names o
   stage unit cell_unit
   for mpm in event worker prefork motorz; do
     [[ -e $(apxs -q LIBEXECDIR)/mod_mpm_$mpm.so ]] || continue
-    status=0
-    t/smoke.sh -p "$apache" -d "$(apxs -q LIBEXECDIR)" -m mod_vhostlimit/.libs/mod_vhostlimit.so -M "$mpm" 3>&- || status=$?
-    smoked+=", $mpm: $( ((status == 0)) && echo ok || echo FAILED)"
+    smoked+=", $mpm: $(t/smoke.sh -p "$apache" -d "$(apxs -q LIBEXECDIR)" -m mod_vhostlimit/.libs/mod_vhostlimit.so -M "$mpm" \
+      >&2 3>&- && echo ok || echo FAILED)"
   done
   tell smoke "${smoked#, }"
   case $name:$option in
@@ -158,9 +146,7 @@ cell_main() { # <name> <option of configure> <yes: the suite too, or the names o
     *:--with-libcgroup)
       for check in package lintian reproducible autopkgtest piuparts; do
         echo "=== $check"
-        status=0
-        ("cell_$check") </dev/null || status=$?
-        checked+=", $check: $( ((status == 0)) && echo ok || echo FAILED)"
+        checked+=", $check: $("cell_$check" </dev/null >&2 && echo ok || echo FAILED)"
       done
       tell package "${checked#, }"
       [[ -z $3 ]] || tell suite "$(cell_suite "$3")"
@@ -499,8 +485,6 @@ clone() {
   rm -f "$safe"
 }
 
-fact() { sed -n "s/^$2 //p" "$out/$1.facts"; } # <cell> <key>
-
 # The cells with results, in the order of the list, and then other ones.
 table() {
   local name
@@ -508,22 +492,18 @@ table() {
   printf '|---|---|---|---|---|---|---|---|---|---|\n'
   for name in $(all_cells | cut -d ' ' -f 1) $(cd "$out" && printf '%s\n' *.facts | sed 's/\.facts$//'); do echo "$name"; done | awk '!seen[$0]++' |
     while read -r name; do
-      [[ ! -s $out/$name.facts ]] ||
-        printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$name" "$(or_none "$name" date)" \
-          "$(or_none "$name" version)$(sed -n 's/^note \(.*\)/ (\1)/p' "$out/$name.facts")" "$(or_none "$name" compiler)" "$(libcgroup_cell "$name")" \
-          "$(or_none "$name" build)" "$(or_none "$name" unit)" "$(or_none "$name" smoke)" "$(or_none "$name" package)" "$(or_none "$name" suite)"
+      [[ ! -s $out/$name.facts ]] || awk -v name="$name" '
+        function said(key) { return fact[key] == "" ? "-" : fact[key] }
+        { key = $1; sub(/^[^ ]* /, ""); fact[key] = $0 }
+        END {
+          if (fact["libcgroup"] !~ /^(none)?$/ && fact["used"] !~ /^libcgroup/) fact["libcgroup"] = fact["libcgroup"] ", not used"
+          if (fact["note"] != "") fact["version"] = said("version") " (" fact["note"] ")"
+          printf "| %s", name
+          n = split("date version compiler libcgroup build unit smoke package suite", keys, " ")
+          for (i = 1; i <= n; i++) printf " | %s", said(keys[i])
+          print " |"
+        }' "$out/$name.facts"
     done
-}
-
-or_none() { local said; said=$(fact "$@"); printf '%s' "${said:--}"; }
-
-libcgroup_cell() { # <cell>
-  local version
-  version=$(fact "$1" libcgroup)
-  case $version:$(fact "$1" used) in
-    none:* | *:libcgroup* | :*) printf '%s' "${version:--}" ;;
-    *) printf '%s, not used' "$version" ;;
-  esac
 }
 
 main() {

@@ -98,11 +98,7 @@ main() {
   local kind plain with
   parse_options n: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in -n) connections=$2; shift ;; esac
-    shift
-  done
-  shift
+  connections=${given[-n]-$connections}
   (($# == 0)) || misuse "unexpected argument '$1'"
   [[ $connections =~ ^([1-8][0-9]{2,3}|9[0-9]{2}|9000)$ ]] ||
     misuse "-n: '$connections' is not a whole number from 100 to 9000"

@@ -97,11 +97,7 @@ main() {
   local target
   parse_options n: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in -n) vhosts=$2; shift ;; esac
-    shift
-  done
-  shift
+  vhosts=${given[-n]-$vhosts}
   (($# == 0)) || misuse "unexpected argument '$1'"
   [[ $vhosts =~ ^[1-9][0-9]{2,4}$ && $vhosts -le 50000 ]] || misuse "-n: '$vhosts' is not a whole number from 100 to 50000"
   need_root

@@ -102,29 +102,22 @@ reports_of_ours() {
     { ours = $0; sub(/\n  Location is file descriptor .*/, "", ours) }
     ours ~ /mod_vhostlimit|\/vl_[a-z_]*\.[ch]/'
 }
-count_reports() { grep -cE '^SUMMARY: |runtime error: ' "$work/reports" || true; }
-
-# Runs a file; its TAP goes to $work/tap.
-run_file() { # <file>
-  local runner=()
-  [[ $1 != *.bats ]] || runner=(bats --tap)
-  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SANITIZER="$kind" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null &
-  wait "$!"
-}
 
 count_tap() { grep -cE "$1" "$work/tap" || true; }     # <regular expression>
 
 # Runs a file and adds a row to the table.  Returns 1 if a test failed or a report was made.
 try_file() { # <file>
-  local rc=0 start=$SECONDS passed skipped failed reports note=''
+  local rc=0 start=$SECONDS passed skipped failed reports note='' runner=()
   rm -rf "$work"/said/*
-  run_file "$1" || rc=$?
+  [[ $1 != *.bats ]] || runner=(bats --tap)
+  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SANITIZER="$kind" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null &
+  wait "$!" || rc=$?
   end_left
   skipped=$(count_tap '^ok .*# [Ss][Kk][Ii][Pp]')
   passed=$(($(count_tap '^ok ') - skipped))
   failed=$(count_tap '^not ok ')
   reports_of_ours >"$work/reports"
-  reports=$(count_reports)
+  reports=$(grep -cE '^SUMMARY: |runtime error: ' "$work/reports" || true)
   [[ ! -s $work/reports || $reports != 0 ]] || reports=1
   ((rc != 124 && rc != 137)) || note='not in time'
   ((rc == 0 || failed > 0)) || note=${note:-"ended with $rc"}
@@ -150,11 +143,7 @@ main() {
   local kind files
   parse_options s: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in -s) seconds=$2; shift ;; esac
-    shift
-  done
-  shift
+  seconds=${given[-s]-$seconds}
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
   (($#)) || misuse "missing argument: asan, ubsan or tsan"
   kind=$1

@@ -20,8 +20,6 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/sar.sh"
 . "$here/lib/report.sh"
 
-declare -A option=([each]=false [json]=0)
-
 print_text() { # <summary>
   lib_jq sar-text heading -r <<<"$1"
   printf '\n'
@@ -32,19 +30,11 @@ main() {
   local summary
   parse_options P json "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -P) option[each]=true ;;
-      --json) option[json]=1 ;;
-    esac
-    shift
-  done
-  shift
   (($# == 1)) || misuse "one file, not $#"
   need sadf jq
   need_readable "$1"
   # shellcheck disable=SC2016  # jq's own
-  summary=$(sar_query "$1" 'summary($each)' -c --argjson each "${option[each]}")
-  if ((option[json])); then printf '%s\n' "$summary"; else print_text "$summary"; fi
+  summary=$(sar_query "$1" 'summary($each)' -c --argjson each "$([[ -v given[-P] ]] && echo true || echo false)")
+  if [[ -v given[--json] ]]; then printf '%s\n' "$summary"; else print_text "$summary"; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

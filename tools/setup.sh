@@ -30,28 +30,20 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/bed.sh"
 
 parse() { # leaves the command in command, and the rest in arguments
-  local with=''
+  local with
   parse_options LMPTD:m:w:p: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    with=$1
-    case $1 in
-      -L) bed_set modules=lua ;;
-      -M) bed_set module=on ;;
-      -P) bed_set pools=own ;;
-      -T) bed_set tls=on ;;
-      -D) bed_set extra="${bed[extra]}$2"$'\n'; shift ;;
-      -m) bed_set mpm="$2"; shift ;;
-      -w) bed_set workers="$2"; shift ;;
-      -p) bed_set children="$2"; shift ;;
-    esac
-    shift
-  done
-  shift
+  with=${!given[*]}
+  [[ ! -v given[-L] ]] || bed_set modules=lua
+  [[ ! -v given[-M] ]] || bed_set module=on
+  [[ ! -v given[-P] ]] || bed_set pools=own
+  [[ ! -v given[-T] ]] || bed_set tls=on
+  bed_set extra="${given_all[-D]-}" mpm="${given[-m]-${bed[mpm]}}" workers="${given[-w]-${bed[workers]}}" \
+    children="${given[-p]-${bed[children]}}"
   command=${1-}
   case $command in
     up) check_values ;;
-    down | status) [[ -z $with ]] || misuse "$with is valid with up only" ;;
+    down | status) [[ -z $with ]] || misuse "${with%% *} is valid with up only" ;;
     '') misuse "missing command: up, down or status" ;;
     *) misuse "unknown command '$1'" ;;
   esac

@@ -32,19 +32,12 @@ print_table() { # <objects>
 }
 
 main() {
-  local json=0 objects
+  local objects
   parse_options '' json "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      --json) json=1 ;;
-    esac
-    shift
-  done
-  shift
   (($#)) || misuse "missing file: the output of a run of siege"
   need jq
   objects=$(summaries "$@")
-  if ((json)); then jq -s . <<<"$objects"; else print_table "$objects"; fi
+  if [[ -v given[--json] ]]; then jq -s . <<<"$objects"; else print_table "$objects"; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

@@ -229,20 +229,12 @@ run_tests() {
 }
 
 main() {
-  local cgroups=v2 seconds=900 init=direct suite=machine
+  local cgroups seconds init=direct suite
   parse_options +ink:c:s: '' "$@"
   set -- "${words[@]}"
-  while [[ $1 != -- ]]; do
-    case $1 in
-      -i) init=systemd ;;
-      -n) init=native ;;
-      -k) suite=$2; shift ;;
-      -c) cgroups=$2; shift ;;
-      -s) seconds=$2; shift ;;
-    esac
-    shift
-  done
-  shift
+  [[ ! -v given[-i] ]] || init=systemd
+  [[ ! -v given[-n] ]] || init=native
+  suite=${given[-k]-machine} cgroups=${given[-c]-v2} seconds=${given[-s]-900}
   [[ $suite =~ ^(machine|bookworm|trixie|sid)$ ]] || misuse "-k: '$suite' is not bookworm, trixie or sid"
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # HAProxy ("sites") or nginx in front of the test bed's Apache, with a queue or limits for each site, or
-# Varnish behind it (varnish.sh); all on the server's CPUs.  Part of bed.sh, which has the variables.
+# Varnish behind it: the sites' virtual hosts with TLS pass each request to it, and it passes the request
+# to those without TLS.  All are on the server's CPUs.  Part of bed.sh, which has the variables.
 
 bed_front_start() {
   [[ ${bed[front]} != none ]] || return 0
@@ -46,9 +47,31 @@ bed_front_up() { # its name
   done
 }
 
-bed_front_runs() {
-  local name
-  for name in $(bed_front_up); do
-    process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
-  done
+nginx_start() {
+  local backend port allowed user cpus
+  need nginx
+  backend=$(bed_backend)
+  port=$(bed_port)
+  allowed=$(bed_allowed nginx)
+  user=$(httpd_user)
+  cpus=$(cpu_server | tr , '\n' | wc -l)
+  template_render "$(in_tree conf/testbed/nginx.conf.in)" "$bed_dir/nginx.conf" \
+    DIR="$bed_dir" USER="$user" CPUS="$cpus" FILES="$(bed_front_files)" ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" \
+    RATE="${bed[rate]}" BURST="$((10 * bed[rate]))" EACH="$(bed_part)"
+  (server_exec nginx -c "$bed_dir/nginx.conf" -e "$bed_dir/nginx.log") </dev/null >"$bed_dir/nginx.out" 2>&1 ||
+    die "nginx did not start: $(tail -n 3 "$bed_dir/nginx.out")"
+}
+
+varnish_address=127.0.0.1:8080
+
+varnish_start() {
+  need varnishd
+  template_render "$(in_tree conf/testbed/varnish.vcl.in)" "$bed_dir/varnish.conf" BACKEND="$bed_address"
+  (server_exec varnishd -j none -n "$bed_dir/varnish" -P "$bed_dir/varnish.pid" -s malloc,32m \
+    -a "$varnish_address" -f "$bed_dir/varnish.conf") </dev/null >"$bed_dir/varnish.out" 2>&1 ||
+    die "Varnish did not start: $(tail -n 3 "$bed_dir/varnish.out")"
+}
+
+varnish_lines() { # of the virtual hosts with TLS
+  printf '%s\n' 'ProxyPreserveHost On' "ProxyPass / http://$varnish_address/" '<Proxy "*">' "$(bed_allowed apache)" '</Proxy>'
 }

@@ -79,14 +79,7 @@ bed_fpm_stop() {
   bed_fpm_now=
 }
 
-bed_fpm_runs() { # those of the bed that is up, not of the current settings
-  local name
-  for name in $(bed_fpm_up); do
-    process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
-  done
-}
-
-bed_fpm_up() { # names
+bed_fpm_up() { # names of those of the bed that is up, not of the current settings
   local config
   for config in "$bed_dir"/fpm*.conf; do
     config=${config##*/}
@@ -97,7 +90,7 @@ bed_fpm_up() { # names
 bed_fpm_pids() { # masters and workers
   local name pid
   for name in $(bed_fpm_up); do
-    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || continue
+    pid=$(bed_pid "$name") || continue
     printf '%s\n' "$pid"
     tr -s ' ' '\n' <"/proc/$pid/task/$pid/children"
   done
@@ -109,8 +102,8 @@ bed_backend_pids() { # <site>
   [[ $1 != site1 ]] || appserver_pids
   [[ $1 != site1 || ${bed[appserver]} == @(none|mariadb|wordpress|postgresql) ]] || return 0
   case ${bed[pools]} in
-    own) pid=$(process_ours "$bed_dir/fpm-$1.pid" "$bed_dir/fpm-$1.conf") || return 0 ;;
-    master) pid=$(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf") || return 0 ;;
+    own) pid=$(bed_pid "fpm-$1") || return 0 ;;
+    master) pid=$(bed_pid fpm) || return 0 ;;
     *) return 0 ;;
   esac
   for pid in $(<"/proc/$pid/task/$pid/children"); do
@@ -301,7 +294,7 @@ bed_httpd_stop() {
 bed_daemons_stop() { # all but PHP-FPM
   local name pid pids=()
   for name in "${bed_daemons[@]}"; do
-    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || continue
+    pid=$(bed_pid "$name") || continue
     pids+=("$pid")
   done
   process_stop "${pids[@]}"

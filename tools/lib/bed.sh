@@ -14,8 +14,6 @@
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
-. "${BASH_SOURCE[0]%/*}/nginx.sh"
-. "${BASH_SOURCE[0]%/*}/varnish.sh"
 . "${BASH_SOURCE[0]%/*}/appserver.sh"
 . "${BASH_SOURCE[0]%/*}/bed-fleet.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
@@ -180,11 +178,14 @@ bed_down() {
   fi
 }
 
-bed_healthy() {
-  process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
-    bed_fpm_runs &&
-    bed_front_runs &&
-    bed_answers "${bed_clients[@]}"
+bed_pid() { process_ours "$bed_dir/$1.pid" "$bed_dir/$1.conf"; }       # <daemon>
+
+bed_healthy() { # does what is up run, with or without the current settings?
+  local name
+  for name in httpd $(bed_fpm_up) $(bed_front_up); do
+    bed_pid "$name" >/dev/null || return 1
+  done
+  bed_answers "${bed_clients[@]}"
 }
 
 bed_settings() { # TSV
@@ -210,7 +211,7 @@ bed_report() { # TSV: part, state
     printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
   done
   for name in httpd $(bed_fpm_up) $(bed_front_up); do
-    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
+    pid=$(bed_pid "$name") || pid=
     printf '%s\t%s\n' "$name" "${pid:-not running}"
   done
   [[ ! -r $bed_dir/settings ]] || cat "$bed_dir/settings"

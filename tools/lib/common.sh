@@ -8,6 +8,7 @@ exit_jobs=()
 sleep_pid=                      # of interruptible_sleep
 failure_status=1                # exit status after a failure; bench.sh has another one
 words=()                        # see parse_options
+declare -A given=() given_all=()
 PATH=$PATH:/usr/sbin:/sbin      # missing in the PATH that some ways to become root leave
 # ssh may forward a locale that is not installed.  bash would warn of it at each "LC_ALL=C command".
 # shellcheck disable=SC2030,SC2031  # in a subshell
@@ -39,29 +40,28 @@ misuse() { # <sentence>
   exit 2
 }
 
-# Parses the command line with getopt(1).  Every program knows -h, --help and
-# --version; both are answered here.  All other options are left in the array
-# words, each value in a word of its own, then "--", then the arguments.  Short
+# Parses the command line with getopt(1).  Every program knows -h, --help and --version; both
+# are answered here.  The others are the keys of given, with their last values, or yes; all
+# values of an option, a line each, are in given_all.  The arguments are left in words.  Short
 # options that begin with "+" end at the first argument.
 parse_options() { # <short options> <long options, with commas> <argument>...
-  local short=$1 long=$2 said word is_value=no
-  shift 2
-  said=$(LC_ALL=C getopt -n "$prog" -o "${short}h" -l "help,version${long:+,$long}" -- "$@" 2>&1) ||
+  local short=$1 long=$2 said
+  said=$(LC_ALL=C getopt -n "$prog" -o "${short}h" -l "help,version${long:+,$long}" -- "${@:3}" 2>&1) ||
     misuse "$(sed -n "1s/^$prog: //p" <<<"$said")"
-  eval "words=($said)"          # getopt quotes its output for the shell
-  for word in "${words[@]}"; do
-    if [[ $is_value == yes ]]; then
-      is_value=no
-      continue
-    fi
-    case $word in
-      --) break ;;
+  eval "set -- $said"           # getopt quotes its output for the shell
+  while [[ $1 != -- ]]; do
+    case $1 in
       -h | --help) usage ;;
       --version) print_version ;;
-      --*) [[ ",$long," != *",${word#--}:,"* ]] || is_value=yes ;;
-      -*) [[ $short != *"${word#-}:"* ]] || is_value=yes ;;
     esac
+    given[$1]=yes
+    if [[ ",$long," == *",${1#--}:,"* || $1 == -? && $short == *"${1#-}:"* ]]; then
+      given[$1]=$2 given_all[$1]+=$2$'\n'
+      shift
+    fi
+    shift
   done
+  words=("${@:2}")
 }
 
 # jq with one of the libraries in tools/lib.  The library and those that it includes become one

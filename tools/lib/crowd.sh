@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # SPDX-License-Identifier: Apache-2.0
 # crowd.c: clients with addresses of their own, a constant rate, or little patience.  Each
 # request has a connection of its own, with -k too.
@@ -22,14 +22,14 @@ crowd_prepare() {
   gcc -std=gnu11 -O2 -Wall -o "$(load_dir)/crowd" "$(in_tree tools/lib/crowd.c)" || die 'crowd.c did not compile'
 }
 
-crowd_words() { # <dir of its files> <users> <length> <keepalive> <url> <first address> <options>
+crowd_words() { # see load.sh
   local host=${5#http://} options=() option words
   local path=/${host#*/}
   host=${host%%/*}
   IFS=: read -ra words <<<"$7"
   for option in "${words[@]}"; do
     case $option in
-      addresses=*) options+=("from=$6" "$option") ;;
+      addresses=*) options+=("from=$(bed_more_addresses "$8")" "$option") ;;
       hold | upgrade) options+=("$option=1") ;;
       rate=* | patience=* | pause=*) options+=("$option") ;;
       crowd) ;;                 # no options
@@ -37,11 +37,6 @@ crowd_words() { # <dir of its files> <users> <length> <keepalive> <url> <first a
     esac
   done
   load_words=("$1/crowd" "$host" 80 "$path" "$2" "${3%s}" "${options[@]}")
-}
-
-crowd_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <options>
-  crowd_words "$(load_dir)" "${@:2:4}" "$(bed_more_addresses "$1")" "$7"
-  client_exec "$1" "${load_words[@]}" >"$6.crowd" 2>"$6.err"
 }
 
 crowd_record() { crowd_parse "$1.crowd"; }      # <file prefix>

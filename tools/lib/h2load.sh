@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
 # gives.  What was begun and not answered at the end is not counted.  A log of all
@@ -13,16 +13,10 @@ h2load_prepare() { # see h2load-end.c
     die 'h2load-end.c did not compile'
 }
 
-h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times> <streams>
+h2load_words() { # see load.sh
   local seconds=${3%s}
   load_words=(timeout -k 5 "$((seconds + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$seconds"
     h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" -D"$seconds" --log-file="$6" "$5")
-}
-
-h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <streams>
-  rm -f "$6.times"            # it would append
-  h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
-  client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"
 }
 
 h2load_record() { h2load_parse "$1.h2load" "$1.times" "$1.err"; }   # <file prefix>

@@ -7,16 +7,11 @@
 hosts_version() { wrk_version; }
 hosts_prepare() { wrk_prepare; }
 
-hosts_words() { # <dir of its files> <users> <length> <keepalive> <url> [names]
-  local names=${6-}
+hosts_words() { # see load.sh
+  local names=$7
   [[ $names =~ ^[1-9] ]] || names=50000
   wrk_words "${@:1:5}"
   load_words+=(-- "$names")
-}
-
-hosts_run() { # <client> <users> <length> <keepalive> <url> <file prefix> [names]
-  hosts_words "$(load_dir)" "${@:2:4}" "${7-}"
-  client_exec "$1" "${load_words[@]}" >"$6.hosts" 2>"$6.err"
 }
 
 hosts_record() { wrk_parse "$1.err"; }   # <file prefix>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The load of one client, here or on another machine.  LOAD is siege or wrk, or a
 # generator that a test names: h2load, crowd or hosts.  Each has a file with
-# LOAD_prepare, LOAD_run, LOAD_record, LOAD_version, and LOAD_words, which sets
-# load_words to its command for a folder with its files.
+# LOAD_prepare, LOAD_record, LOAD_version, and LOAD_words, which sets load_words to its
+# command: <folder of its files> <users> <length> <keepalive> <url> <file of times> <streams> <client>.
 # load.jq makes a record: transactions, failures, elapsed_s, rate, availability;
 # response times mean_s, longest_s, p50_s, p90_s, p99_s and p999_s; times, an array of
 # [seconds, number of answers], from which the percentiles of several clients are made.
@@ -41,8 +41,13 @@ load_packages() { # <load>...: the roles in packages.sh of what they need here
 # Replaces the shell: call it in the background or in parentheses.  The length is a
 # time (25s).
 load_run() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
+  local load=${1%%:*}
   bed_unlock_child
-  if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi
+  ! remote_used || { remote_load "$@"; return; }
+  rm -f "$7.times"              # h2load would append
+  "${load}_words" "$(load_dir)" "${@:3:4}" "$7.times" "${1#*:}" "$2"
+  [[ $load != siege ]] || { siege_run "$2" "$7"; return; }
+  client_exec "$2" "${load_words[@]}" >"$7.$load" 2>"$7.err"
 }
 
 load_record() { # <load>[:<streams>] <file prefix>

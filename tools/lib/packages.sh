@@ -93,58 +93,37 @@ certificates  file:/etc/ssl/certs/ca-certificates.crt  ca-certificates  ca-certi
 END
 }
 
-# Words that tests use after "requires" and "# needs:" and that are not names of roles;
-# "-" if no package is needed.  Any other word is a role, or mod_NAME.
-packages_words() { # word, roles
+# Words that tests use after "requires" and "# needs:" and that are not names of roles.  Any other
+# word is a role, or mod_NAME.
+packages_words() { # word, roles; "-" if no package is needed
+  printf '%s -\n' built cgroups cpu dpkg_deb guest io landlock long memory mysql panel_sources pids root
+  printf '%s httpd\n' event prefork worker
+  printf 'mod_%s mod_%s\n' fcgid{,} jk{,} perl{,} qos{,} wsgi{,}
+  printf 'mod_%s %s\n' http2{,} lua{,} passenger{,} ssl{,}
   cat <<'END'
 bed             httpd php mime network sysctl sar jq
-built           -
 cc              compiler
-cgroups         -
 clang_tidy      clang-tidy
-cpu             -
 ctl             jansson expat
 curl_http2      curl
 dpkg            debhelper apxs essential cgroup expat hiredis jansson openssl-dev seccomp
-dpkg_deb        -
-event           httpd
 fleet           jansson hiredis openssl-dev
 fuzzer          clang
 git_http        git
 git_program     git
-guest           -
-io              -
-long            -
-landlock        -
 machine         util network
-memory          -
-mod_fcgid       mod_fcgid
-mod_http2       http2
-mod_jk          mod_jk
-mod_lua         lua
-mod_passenger   passenger
-mod_perl        mod_perl
-mod_qos         mod_qos
-mod_ssl         ssl
 mod_suexec      httpd suexec
-mod_wsgi        mod_wsgi
-mysql           -
 netns           network
 nghttp          h2load
 nm              compiler
-panel_sources   -
 php_fpm         php
-pids            -
-prefork         httpd
 promtool        prometheus
-root            -
 rpmspec         rpm
 setpriv         util
 sshd            ssh sshd
 systemd_analyze  systemd
 time_namespace  util
 userns          util
-worker          httpd
 END
 }
 

@@ -251,7 +251,7 @@ remote_compare() { # <index>
 # Replaces the shell: call it in the background or in parentheses.
 remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
   local words load=${1%%:*} deadline=$((${4%s} + ${4%s} / 10 + 20)) pipe=$7.fifo
-  "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
+  "${load}_words" /run/vhostlimit-client "${@:3:4}" times "${1#*:}" "$2"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"
   rm -f "$pipe"

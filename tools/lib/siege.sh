@@ -33,16 +33,15 @@ timeout = 30
 END
 }
 
-siege_words() { # <dir of its files> <users> <length> <keepalive> <url>: as all LOAD_words
+siege_words() { # see load.sh
   load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" -t"${3%s}S" "$5")
 }
 
-siege_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
+siege_run() { # <client> <file prefix>: it may write very many errors
   local home
-  home=$(bed_file "siege-${6##*/}")
+  home=$(bed_file "siege-${2##*/}")
   mkdir -p "$home"
-  siege_words "$(load_dir)" "${@:2:4}"
-  HOME=$home client_exec "$1" "${load_words[@]}" >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
+  HOME=$home client_exec "$1" "${load_words[@]}" >"$2.siege" 2> >(head -c 65536 >"$2.err"; cat >/dev/null)
 }
 
 siege_record() { siege_parse "$1.siege"; }   # <file prefix>

@@ -83,7 +83,7 @@ test_scene() { # <name>
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of the sites only
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
-test_front()  { test[front:$test_scene_now]=$1; }       # <varnish>: see varnish.sh
+test_front()  { test[front:$test_scene_now]=$1; }       # <varnish>: see bed-front.sh
 test_appserver() { test[appserver:$test_scene_now]=$1; }        # <kind>: what serves pages of site 1 besides PHP-FPM, see appserver.sh
 
 # Pages of the warm-up would still run in the measured time.

@@ -32,7 +32,7 @@ trial_fleet_watch() { # <server>
 trial_fleet_meter() {
   local second web
   for ((second = 0; second <= trial[seconds]; second++)); do
-    trial_fleet_pause "$second"
+    trial_pause "$second"
     printf '%s %s' "$(trial_clock)" "$(trial_fleet_traffic)"
     for web in $(fleet_webs); do
       printf ' %s %s' "$(trial_or_null cgroup_used_us "$(cgroup_file "$(fleet_cgroup "$(fleet_name "$web")")" cpuacct.usage cpu.stat || true)")" \
@@ -40,18 +40,6 @@ trial_fleet_meter() {
     done
     printf '\n'
   done
-}
-
-# Waits until this second of the run, in a process beside the loads.
-trial_fleet_pause() { # <second>
-  local until left quiet
-  until=$((${trial[begun]/./} + $1 * 1000000))
-  exec {quiet}<> <(:)
-  while left=$((until - ${EPOCHREALTIME/[.,]/})) && ((left > 0)); do
-    kill -0 "$$" 2>/dev/null || exit 0  # bench.sh was killed
-    read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
-  done
-  exec {quiet}>&-
 }
 
 trial_fleet_traffic() { # two numbers, or null null without a store
@@ -64,10 +52,10 @@ trial_fleet_traffic() { # two numbers, or null null without a store
 # Kills the store and starts it again, and writes the times of both.
 trial_store() { # [<from> <to>]: percent of the run
   (($#)) || return 0
-  trial_fleet_pause $((trial[seconds] * $1 / 100))
+  trial_pause $((trial[seconds] * $1 / 100))
   echo "$(trial_clock) killed" >>"${trial[prefix]}.events"
   fleet_store_kill
-  trial_fleet_pause $((trial[seconds] * $2 / 100))
+  trial_pause $((trial[seconds] * $2 / 100))
   fleet_store_start
   echo "$(trial_clock) answers" >>"${trial[prefix]}.events"
 }

@@ -204,9 +204,8 @@ trial_watch() {
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
 # for all of PHP-FPM, for the module's sampler, for each site's cgroup, and for the processes that serve only the site.
 trial_meter() {
-  local site second left quiet file files=() backends=() pids sampler from=${EPOCHREALTIME/[.,]/}
+  local site second file files=() backends=() pids sampler
   bed_unlock_child
-  exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
     files+=("$(cgroup_file "$(bed_site_cgroup "$site")" cpuacct.usage cpu.stat || true)")
     backends+=("$(bed_backend_pids "$site" | paste -sd ' ')")
@@ -214,9 +213,7 @@ trial_meter() {
   mapfile -t pids < <(bed_fpm_pids)
   sampler=$(pgrep -P "$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" || echo 0)" -x vl-sampler || true)
   for ((second = 0; second <= trial[seconds]; second++)); do
-    left=$((from + second * 1000000 - ${EPOCHREALTIME/[.,]/}))
-    kill -0 "$$" 2>/dev/null || return 0    # bench.sh was killed
-    ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
+    trial_pause "$second"
     printf '%s %s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")" "$(trial_or_null process_used_us "$sampler")"
     for file in "${files[@]}"; do
       printf ' %s' "$(trial_or_null cgroup_used_us "$file")"
@@ -227,6 +224,19 @@ trial_meter() {
     done
     printf '\n'
   done
+}
+
+# Waits until this second of the run, in a process beside the loads: without a process that outlives
+# this one.
+trial_pause() { # <second>
+  local until left quiet
+  until=$((${trial[begun]/./} + $1 * 1000000))
+  exec {quiet}<> <(:)
+  while left=$((until - ${EPOCHREALTIME/[.,]/})) && ((left > 0)); do
+    kill -0 "$$" 2>/dev/null || exit 0  # bench.sh was killed
+    read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
+  done
+  exec {quiet}>&-
 }
 
 trial_or_null() { # <command>...: the number it prints

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
 # wrk: one run and its end as the same record that siege gives.
 
@@ -10,16 +10,11 @@ wrk_prepare() { # see wrk-tls.c
     die 'wrk-tls.c did not compile'
 }
 
-wrk_words() { # <dir of its files> <users> <length> <keepalive> <url>
+wrk_words() { # see load.sh
   local header=() before=()
   (($4)) || header=(-H 'Connection: close')
   [[ $5 != https:* ]] || before=(env LD_PRELOAD="$1/wrk-tls.so")
   load_words=("${before[@]}" wrk -t1 -c"$2" -d"$3" --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
-}
-
-wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
-  wrk_words "$(load_dir)" "${@:2:4}"
-  client_exec "$1" "${load_words[@]}" >"$6.wrk" 2>"$6.err"
 }
 
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
