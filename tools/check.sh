@@ -175,12 +175,6 @@ install() { # <test files, one a line>
   ((${#missing[@]} == 0)) || say "missing and not installable: ${missing[*]}; tests that need them are skipped"
 }
 
-build_all() {
-  say "building"
-  build_module --enable-werror
-  build_step 'unit tests' make -s -j "$(nproc)" -C t/unit check
-}
-
 option_jobs() { # [name]...: what --all runs
   local name
   (($#)) || { job_names; return; }
@@ -210,7 +204,9 @@ main() {
     say "namespaces are not available (not root?); the files run one at a time"
     files_at_once=1
   fi
-  build_all
+  say "building"
+  build_module --enable-werror
+  build_step 'unit tests' make -s -j "$(nproc)" -C t/unit check
   # shellcheck disable=SC2086  # words
   if [[ -v given[--all] ]]; then run_jobs $jobs || exit 1; else run_files "$(test_files "${names[@]:-t}")" || exit 1; fi
 }

@@ -27,8 +27,6 @@ remove_work() { rm -rf "$work"; }
 
 targets() { local file; for file in "$(in_tree t/fuzz)"/*.c; do basename "$file" .c; done; }
 
-is_target() { [[ -f $(in_tree "t/fuzz/$1.c") ]]; }   # <name>
-
 core_sources() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$(in_tree mod_vhostlimit/Makefile.am)" |
     grep -oE '[a-z]*/vl[a-z_0-9]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
@@ -47,18 +45,13 @@ build_target() { # <name>
     -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}" -lm
 }
 
-fuzz_flags() { # <name>
-  local dict
-  dict=$(in_tree "t/fuzz/$1.dict")
-  [[ ! -e $dict ]] || printf '%s\n' "-dict=$dict"
-  if ((executions)); then printf '%s\n' "-runs=$executions"; else printf '%s\n' "-max_total_time=$seconds"; fi
-}
-
 # Prints the target's row; if it fails, the end of its output.
 fuzz() { # <name>
-  local own=$kept/$1 log=$work/$1.log options
+  local own=$kept/$1 log=$work/$1.log dict options=("-max_total_time=$seconds")
   mkdir -p "$own"
-  mapfile -t options < <(fuzz_flags "$1")
+  ((executions == 0)) || options=("-runs=$executions")
+  dict=$(in_tree "t/fuzz/$1.dict")
+  [[ ! -e $dict ]] || options+=("-dict=$dict")
   if ! (cd "$work" && "./$1" -print_final_stats=1 -max_len=8192 -len_control=20 -timeout=10 -artifact_prefix="$own/FAILED-" \
     "${options[@]}" "$own" "$(in_tree "t/fuzz/corpus/$1")") >"$log" 2>&1 </dev/null; then
     tail -n 60 "$log" >&2
@@ -78,7 +71,7 @@ main() {
   seconds=${given[-s]-3} executions=${given[-n]-0} kept=${given[-k]+$(realpath -m -- "${given[-k]}")}
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
-  for target; do is_target "$target" || misuse "unknown target '$target' (-l lists the targets)"; done
+  for target; do [[ -f $(in_tree "t/fuzz/$target.c") ]] || misuse "unknown target '$target' (-l lists the targets)"; done
   (($#)) || { mapfile -t targets < <(targets) && set -- "${targets[@]}"; }
   need clang pkg-config ar
   work=$(mktemp -d)

@@ -127,20 +127,8 @@ try_file() { # <file>
   ((rc == 0 && reports == 0))
 }
 
-# Runs the files one by one.  Returns 1 if one of them failed.
-try_all() { # <file>...
-  local file i=0 status=0
-  printf '%-42s %6s %6s %7s %7s %7s\n' file passed failed skipped reports seconds >"$work/table"
-  for file; do
-    say "$((i += 1)) of $#: $file"
-    try_file "$file" || { status=1; say "$file failed; see above"; }
-  done
-  cat "$work/table"
-  return "$status"
-}
-
 main() {
-  local kind files
+  local kind files file i=0 status=0
   parse_options s: '' "$@"
   set -- "${words[@]}"
   seconds=${given[-s]-$seconds}
@@ -162,6 +150,12 @@ main() {
   mapfile -t files < <(if (($#)); then printf '%s\n' "$@"; else selection; fi)
   export ASAN_OPTIONS=detect_leaks=0:log_path=$work/said/asan UBSAN_OPTIONS=print_stacktrace=1:log_path=$work/said/ubsan \
     TSAN_OPTIONS=die_after_fork=0:log_path=$work/said/tsan:suppressions=$work/tsan.supp:report_signal_unsafe=0
-  try_all "${files[@]}"
+  printf '%-42s %6s %6s %7s %7s %7s\n' file passed failed skipped reports seconds >"$work/table"
+  for file in "${files[@]}"; do
+    say "$((i += 1)) of ${#files[@]}: $file"
+    try_file "$file" || { status=1; say "$file failed; see above"; }
+  done
+  cat "$work/table"
+  return "$status"
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

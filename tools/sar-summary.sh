@@ -20,12 +20,6 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/sar.sh"
 . "$here/lib/report.sh"
 
-print_text() { # <summary>
-  lib_jq sar-text heading -r <<<"$1"
-  printf '\n'
-  lib_jq sar-text tables -r <<<"$1" | report_cells -14 10
-}
-
 main() {
   local summary
   parse_options P json "$@"
@@ -35,6 +29,9 @@ main() {
   need_readable "$1"
   # shellcheck disable=SC2016  # jq's own
   summary=$(sar_query "$1" 'summary($each)' -c --argjson each "$([[ -v given[-P] ]] && echo true || echo false)")
-  if [[ -v given[--json] ]]; then printf '%s\n' "$summary"; else print_text "$summary"; fi
+  [[ ! -v given[--json] ]] || { printf '%s\n' "$summary"; return; }
+  lib_jq sar-text heading -r <<<"$summary"
+  printf '\n'
+  lib_jq sar-text tables -r <<<"$summary" | report_cells -14 10
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

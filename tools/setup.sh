@@ -61,17 +61,14 @@ give_up() { # undoes a start that was interrupted or failed
   [[ -n $up_done ]] || bed_down
 }
 
-# The module's hash is part of the bed's settings, so that "up" after a new build
-# loads the new module.
-check_module() {
-  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built; run ./autogen.sh && ./configure && make"
-  bed_set build="$(sha256sum "$bed_module_file" | cut -d ' ' -f 1)"
-  say "the module is $bed_module_file, SHA-256 ${bed[build]}"
-}
-
 cmd_up() {
   need_root
-  [[ ${bed[module]} == off ]] || check_module
+  if [[ ${bed[module]} == on ]]; then
+    [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built; run ./autogen.sh && ./configure && make"
+    # Part of the settings, so that "up" after a new build loads the new module.
+    bed_set build="$(sha256sum "$bed_module_file" | cut -d ' ' -f 1)"
+    say "the module is $bed_module_file, SHA-256 ${bed[build]}"
+  fi
   need ip nsenter taskset flock findmnt ss curl
   [[ ${bed[tls]} == off ]] || need openssl
   bed_lock

@@ -27,10 +27,6 @@ summaries() { # <file>...: an object a line
   done
 }
 
-print_table() { # <objects>
-  lib_jq report siege_table -rs <<<"$1" | report_cells -4 12
-}
-
 main() {
   local objects
   parse_options '' json "$@"
@@ -38,6 +34,6 @@ main() {
   (($#)) || misuse "missing file: the output of a run of siege"
   need jq
   objects=$(summaries "$@")
-  if [[ -v given[--json] ]]; then jq -s . <<<"$objects"; else print_table "$objects"; fi
+  if [[ -v given[--json] ]]; then jq -s . <<<"$objects"; else lib_jq report siege_table -rs <<<"$objects" | report_cells -4 12; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

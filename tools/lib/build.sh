@@ -80,23 +80,16 @@ build_bench() { # <file for the module>
     : >"$build_bench_dir/configured"
   fi
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
-  [[ $build_bench_option == --disable-vhostlimitctl ]] || build_bench_make_ctl "${1%/*}"
-  [[ $build_bench_option != --enable-fleet ]] || build_bench_make_fleet "${1%/*}"
+  if [[ $build_bench_option == --enable-fleet ]]; then
+    build_step make build_clean_env make -s -C ctl libctl.a vhostlimitctl
+    build_step make build_clean_env make -s -C fleet vhostlimit-fleet
+    cp "$build_bench_dir/ctl/vhostlimitctl" "$build_bench_dir/fleet/vhostlimit-fleet" "${1%/*}"
+  fi
   build_dir=$(in_tree .)
   cp "$build_bench_dir/mod_vhostlimit/.libs/mod_vhostlimit.so" "$1"
   # shellcheck disable=SC2034  # for result.sh
   build_record=$(build_describe "$1")
   exec {build_bench_lock}>&-
-}
-
-build_bench_make_ctl() { # <folder for the program>
-  build_step make build_clean_env make -s -C ctl libctl.a vhostlimitctl
-  cp "$build_bench_dir/ctl/vhostlimitctl" "$1"
-}
-
-build_bench_make_fleet() { # <folder for the program>
-  build_step make build_clean_env make -s -C fleet vhostlimit-fleet
-  cp "$build_bench_dir/fleet/vhostlimit-fleet" "$1"
 }
 
 # Removes a build by another compiler or for another Apache.

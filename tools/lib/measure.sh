@@ -125,7 +125,8 @@ measure_outliers() {
     [[ -n $found ]] || return 0
     files=("${measure_runs[@]}") repeat=()
     while read -r index reason; do
-      measure_note "${files[index]}" "$reason"
+      jq -c --argjson reason "$reason" '.noise += [$reason]' "${files[index]}" >"${files[index]}.tmp"
+      mv "${files[index]}.tmp" "${files[index]}"
       [[ ${measure[noisy]} == void ]] || continue
       measure_discard "${files[index]}"
       ! measure_may_repeat "${measure_slots[${files[index]}]}" || repeat+=("${measure_slots[${files[index]}]}")
@@ -139,11 +140,6 @@ measure_outliers() {
   done
 }
 
-measure_note() { # <run.json> <reason as JSON>: adds it to the run's disturbances
-  jq -c --argjson reason "$2" '.noise += [$reason]' "$1" >"$1.tmp"
-  mv "$1.tmp" "$1"
-}
-
 measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].json, unless the run is lost
   local scene=${4#-} again=${measure_again[$*]-0} prefix title workers
   prefix=${measure[out]}/$1-$2-$3${scene:+-$scene}
@@ -155,12 +151,9 @@ measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].js
   measure_set "$@" "${measure[seconds]}" "$workers" "$prefix"
   trial_again trial_run
   progress_done "$(measure_seconds_run)"
-  [[ -z ${trial[lost]} ]] || measure_lose
-}
-
-# A run that lost a client does not count.  If that machine no longer answers, no later
-# run would count either, and the measurement ends.
-measure_lose() {
+  [[ -n ${trial[lost]} ]] || return 0
+  # A run that lost a client does not count.  If that machine no longer answers, no later
+  # run would count either, and the measurement ends.
   say "run lost: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
   remote_alive || die "$remote_answer; stopping; completed runs are reported"
@@ -253,14 +246,11 @@ measure_capacities() {
 # --- what is kept ---------------------------------------------------------
 
 measure_save() { # <complete: yes or no>
+  local void='[]'
+  ((${#measure_void[@]} == 0)) || void=$(lib_jq result '[inputs | void]' -nc "${measure_void[@]}")
   result_here=${result_here:-$(result_machine)}
-  (result_write "$(measure_options)" "$1" "$(measure_void_json)" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
+  (result_write "$(measure_options)" "$1" "$void" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
-}
-
-measure_void_json() { # JSON
-  ((${#measure_void[@]})) || { echo '[]'; return; }
-  lib_jq result '[inputs | void]' -nc "${measure_void[@]}"
 }
 
 # Fails if runs were lost, or if no run counts.  Sets the exit status of --strict.

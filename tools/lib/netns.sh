@@ -40,10 +40,6 @@ netns_hosts() { # <name> <text>: its own hosts file; `ip netns exec` mounts it
   printf '%s\n' "$2" >"$netns_etc/$1/hosts"
 }
 
-netns_pids() { # <name>
-  if netns_exists "$1"; then ip netns pids "$1" 2>/dev/null; fi
-}
-
 netns_pids_of() { # <its file>
   local process
   for process in /proc/[0-9]*; do
@@ -61,7 +57,7 @@ netns_listener() { # <its file> <port>: "pid program" of who listens there
 netns_remove() { # <name>...: with the processes in it and its hosts file
   local name pids
   for name; do
-    mapfile -t pids < <(netns_pids "$name")
+    mapfile -t pids < <(! netns_exists "$name" || ip netns pids "$name" 2>/dev/null)
     process_stop "${pids[@]}"
     ! netns_exists "$name" || ip netns del "$name" 2>/dev/null || rm -f "/run/netns/$name"
     rm -rf "${netns_etc:?}/$name"

@@ -60,11 +60,6 @@ trial_store() { # [<from> <to>]: percent of the run
   echo "$(trial_clock) answers" >>"${trial[prefix]}.events"
 }
 
-trial_fleet_logs() {
-  local web
-  for web in $(fleet_webs); do cp "$bed_dir/fleet$web.log" "${trial[prefix]}.fleet$web.log"; done
-}
-
 trial_fleet() { # JSON, or null
   trial_has_daemons || { echo null; return; }
   local web

@@ -99,7 +99,7 @@ trial_warm_up() { # 10 users on each page of each site
 }
 
 trial_flood() {
-  local pids=()
+  local web pids=()
   trial_begin
   [[ -z ${trial[lost]} ]] || return 0
   trial_await 0
@@ -121,7 +121,7 @@ trial_flood() {
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
-  ! trial_has_daemons || trial_fleet_logs
+  ! trial_has_daemons || for web in $(fleet_webs); do cp "$bed_dir/fleet$web.log" "${trial[prefix]}.fleet$web.log"; done
 }
 
 # Sets the start time of the run.  Loads on other machines are started before and wait
