@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ctl_bulk.h"
+#include "ctl_limits.h"
 
 #include <errno.h>
 #include <stdlib.h>

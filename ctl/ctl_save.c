@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saves limits: writes FILE.new, tests the configuration with it, and renames it.  FILE is
  * either the old one or the new one at every moment, and the new one was tested. */
-#include "ctl_save.h"
+#include "ctl_limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl_bulk.h"
-#include "ctl_save.h"
-
 /* Words of a command: the verb, the name, one for each limit, and for=. */
 #define WORDS_MAX (3 + CTL_KEYS)
 
