@@ -102,13 +102,12 @@ char *ctl_explain_client(const json_t *clients)
         row = largest(list, "cpu_us");
     if (!row)
         return NULL;
-    address = json_string_value(json_object_get(row, "address"));
+    address = ctl_text_of(row, "address");
     part = part_text(clients, row, is_of_queue);
     text = ctl_printf("One client%s%s%s %s; requests of the other clients go first, and "
                       "VhostLimitClass can give its requests a smaller share. Next: "
-                      CTL_PROGRAM " clients %s.", address ? " (" : "", address ? address : "",
-                      address ? ")" : "", part,
-                      json_string_value(json_object_get(clients, "site")));
+                      CTL_PROGRAM " clients %s.", *address ? " (" : "", address,
+                      *address ? ")" : "", part, ctl_text_of(clients, "site"));
     free(part);
     return text;
 }
@@ -131,9 +130,8 @@ char *ctl_explain_class(const json_t *clients)
     part = part_text(clients, row, is_of_queue);
     text = ctl_printf("The class %s (weight " N ") %s; the weights in VhostLimitClass decide its "
                       "share. Next: " CTL_PROGRAM " clients %s.",
-                      json_string_value(json_object_get(row, "name")),
-                      ctl_number_of(row, "weight"), part,
-                      json_string_value(json_object_get(clients, "site")));
+                      ctl_text_of(row, "name"), ctl_number_of(row, "weight"), part,
+                      ctl_text_of(clients, "site"));
     free(part);
     return text;
 }

@@ -92,8 +92,7 @@ static void print_plans(const json_t *answer)
 
     json_array_foreach(json_object_get(answer, "plans"), i, plan) {
         size_t n = json_array_size(json_object_get(plan, "sites"));
-        char *name = ctl_printf("plan %s (%zu site%s)",
-                                json_string_value(json_object_get(plan, "name")), n,
+        char *name = ctl_printf("plan %s (%zu site%s)", ctl_text_of(plan, "name"), n,
                                 ctl_plural((json_int_t)n));
 
         print_limits(name, json_object_get(plan, "limits"), plan);

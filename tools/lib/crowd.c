@@ -23,6 +23,7 @@
  * a request that was given up, or has no answer at the end, counts with the time that it
  * has waited: percentiles of the answers alone would be low where few are answered. */
 #include <arpa/inet.h>
+#include <err.h>
 #include <errno.h>
 #include <math.h>
 #include <netdb.h>
@@ -85,10 +86,8 @@ static double now_s(void)
 
 static void *need(void *memory)
 {
-    if (!memory) {
-        fprintf(stderr, "crowd: out of memory\n");
-        exit(1);
-    }
+    if (!memory)
+        errx(1, "out of memory");
     return memory;
 }
 
@@ -363,10 +362,8 @@ static void read_option(const char *option)
         crowd.hold = 1;
     else if (!strcmp(option, "upgrade=1"))
         crowd.upgrade = 1;
-    else {
-        fprintf(stderr, "crowd: unknown option '%s'\n", option);
-        exit(2);
-    }
+    else
+        errx(2, "unknown option '%s'", option);
 }
 
 static void find_server(const char *name, const char *port)
@@ -374,29 +371,17 @@ static void find_server(const char *name, const char *port)
     struct addrinfo wanted = {.ai_family = AF_INET,.ai_socktype = SOCK_STREAM }, *found;
     int rv = getaddrinfo(name, port, &wanted, &found);
 
-    if (rv) {
-        fprintf(stderr, "crowd: %s: %s\n", name, gai_strerror(rv));
-        exit(1);
-    }
+    if (rv)
+        errx(1, "%s: %s", name, gai_strerror(rv));
     memcpy(&crowd.server, found->ai_addr, sizeof(crowd.server));
     freeaddrinfo(found);
-}
-
-/* As many open files as the hard limit allows: an open loop does not wait for answers. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-
-    if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 int main(int argc, char **argv)
 {
     static const char upgrade[] = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    struct rlimit limit;
     double start;
     int i, length;
 
@@ -406,27 +391,25 @@ int main(int argc, char **argv)
     }
     for (i = 6; i < argc; i++)
         read_option(argv[i]);
-    if (crowd.addresses < 1 || crowd.rate < 0 || crowd.patience <= 0 || crowd.pause < 0) {
-        fprintf(stderr, "crowd: addresses and patience are above 0, rate and pause are not negative\n");
-        return 2;
-    }
+    if (crowd.addresses < 1 || crowd.rate < 0 || crowd.patience <= 0 || crowd.pause < 0)
+        errx(2, "addresses and patience are above 0, rate and pause are not negative");
     length = snprintf(crowd.request, sizeof(crowd.request),
                       "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s", argv[3], argv[1],
                       crowd.upgrade ? upgrade : "Connection: close\r\n", crowd.pause > 0 ? "" : "\r\n");
-    if (length >= (int)sizeof(crowd.request)) {
-        fprintf(stderr, "crowd: the path is too long\n");
-        return 2;
-    }
+    if (length >= (int)sizeof(crowd.request))
+        errx(2, "the path is too long");
     crowd.request_len = (size_t)length;
     crowd.clients = atol(argv[4]);
     crowd.seconds = atof(argv[5]);
-    raise_limit();
+    /* As many open files as the hard limit allows: an open loop does not wait for answers. */
+    if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
     find_server(argv[1], argv[2]);
     epoll_fd = epoll_create1(0);
-    if (epoll_fd < 0) {
-        perror("crowd: epoll_create1");
-        return 1;
-    }
+    if (epoll_fd < 0)
+        err(1, "epoll_create1");
     start = now_s();
     run(start);
     end_all(now_s());
