@@ -21,22 +21,6 @@
 /* A weight is leased anew when it differs by more than 1 / this. */
 #define WEIGHT_STEP 500
 
-/* --- demand ----------------------------------------------------------------- */
-
-/* Computes what a site used, and for which part of the time its requests waited. */
-static void measure(fleet_known_t *site, uint64_t charged_us,
-                    uint64_t backlog_us, double seconds, double *waited)
-{
-    *waited = 0;
-    site->used = 0;
-    if (seconds > 0 && charged_us >= site->charged_us)
-        site->used = fmin((double)(charged_us - site->charged_us) / seconds, FLEET_CPU_MAX);
-    if (seconds > 0 && backlog_us >= site->backlog_us)
-        *waited = fmin(1, (double)(backlog_us - site->backlog_us) / 1e6 / seconds);
-    site->charged_us = charged_us;
-    site->backlog_us = backlog_us;
-}
-
 /* --- reading ---------------------------------------------------------------- */
 
 void fleet_local_clear(fleet_local_t *local)
@@ -86,7 +70,7 @@ static int read_row(fleet_local_t *local, const fleet_limits_t *limits,
                     const fleet_reading_t *row, double seconds)
 {
     fleet_known_t *site;
-    double waited;
+    double waited = 0;              /* the part of the time for which its requests waited */
     size_t i;
 
     if (!is_name(row->name) || row->account > ACCOUNTS_MAX)
@@ -102,7 +86,13 @@ static int read_row(fleet_local_t *local, const fleet_limits_t *limits,
     site->cpu = (uint32_t)row->cpu;
     site->concurrency = (uint32_t)row->concurrency;
     site->requests = (uint32_t)fmin((double)row->requests, FLEET_REQUESTS_MAX);
-    measure(site, row->charged_us, row->backlog_us, seconds, &waited);
+    site->used = 0;
+    if (seconds > 0 && row->charged_us >= site->charged_us)
+        site->used = fmin((double)(row->charged_us - site->charged_us) / seconds, FLEET_CPU_MAX);
+    if (seconds > 0 && row->backlog_us >= site->backlog_us)
+        waited = fmin(1, (double)(row->backlog_us - site->backlog_us) / 1e6 / seconds);
+    site->charged_us = row->charged_us;
+    site->backlog_us = row->backlog_us;
     site->wanted = waited;          /* until the capacity is known */
     site->is_active = 1;
     return waited >= MOSTLY && !site->cpu && !site->concurrency && !site->is_limited;
@@ -248,16 +238,6 @@ void fleet_local_forget(fleet_local_t *local)
         memset(local->known[i].leased, 0, sizeof(local->known[i].leased));
 }
 
-/* What the plan gives a site, as the module takes it. A weight that is the configured one
- * needs no lease. */
-static void lease_of(const fleet_known_t *site, const fleet_share_t *share,
-                     uint32_t ret_lease[3])
-{
-    ret_lease[0] = share->weight < site->weight ? (uint32_t)fmax(1, share->weight * 1000) : 0;
-    ret_lease[1] = share->cpu ? (uint32_t)fmax(1, (double)share->cpu / 1000) : 0;
-    ret_lease[2] = share->concurrency;
-}
-
 static int is_near(const uint32_t a[3], const uint32_t b[3])
 {
     uint32_t difference = a[0] > b[0] ? a[0] - b[0] : b[0] - a[0];
@@ -321,8 +301,16 @@ ctl_exit_e fleet_local_lease(fleet_local_t *local, const fleet_plan_t *plan,
 
         if (!local->known[i].name)
             continue;
-        if (row < plan->nshares && local->rows[row] == i)
-            lease_of(&local->known[i], &plan->shares[row++], lease);
+        /* What the plan gives the site, as the module takes it. A weight that is the configured
+         * one needs no lease. */
+        if (row < plan->nshares && local->rows[row] == i) {
+            const fleet_share_t *share = &plan->shares[row++];
+
+            if (share->weight < local->known[i].weight)
+                lease[0] = (uint32_t)fmax(1, share->weight * 1000);
+            lease[1] = share->cpu ? (uint32_t)fmax(1, (double)share->cpu / 1000) : 0;
+            lease[2] = share->concurrency;
+        }
         status = add_lease(local, i, lease, words, error);
     }
     if (status == CTL_DONE)

@@ -29,16 +29,6 @@ static size_t place_of(const fleet_peers_t *peers, const char *server, int *ret_
     return low;
 }
 
-static void insert(fleet_peers_t *peers, size_t at, fleet_peer_t *peer)
-{
-    peers->peers = ctl_grow(peers->peers, peers->n * sizeof(*peers->peers),
-                            (peers->n + 1) * sizeof(*peers->peers));
-    memmove(&peers->peers[at + 1], &peers->peers[at],
-            (peers->n - at) * sizeof(*peers->peers));
-    peers->peers[at] = peer;
-    peers->n++;
-}
-
 static void release(fleet_peer_t *peer)
 {
     fleet_report_free(&peer->report);
@@ -63,8 +53,14 @@ void fleet_peers_take(fleet_peers_t *peers, const char *server, const char *text
         return;
     }
     at = place_of(peers, server, &is_there);
-    if (!is_there)
-        insert(peers, at, ctl_alloc(sizeof(*peer)));
+    if (!is_there) {
+        peers->peers = ctl_grow(peers->peers, peers->n * sizeof(*peers->peers),
+                                (peers->n + 1) * sizeof(*peers->peers));
+        memmove(&peers->peers[at + 1], &peers->peers[at],
+                (peers->n - at) * sizeof(*peers->peers));
+        peers->peers[at] = ctl_alloc(sizeof(*peer));
+        peers->n++;
+    }
     peer = peers->peers[at];
     if (is_there && peer->report.start == report.start
         && peer->report.sequence == report.sequence) {

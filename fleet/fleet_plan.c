@@ -218,25 +218,6 @@ static unsigned solve(join_t *join, const fleet_limits_t *limits)
 
 /* --- the plan --------------------------------------------------------------- */
 
-static void fill_share(join_t *join, size_t row, size_t self, double floor,
-                       fleet_share_t *share)
-{
-    const fleet_row_t *r = &join->problem.rows[row];
-    const fleet_site_t *shared = &join->problem.sites[r->site];
-    const site_t *site = &join->sites[r->site];
-
-    share->weight = fleet_share_weight(shared->weight, shared->total - r->given,
-                                       join->problem.servers[self].level, floor);
-    share->given = r->given;
-    share->total = shared->total;
-    share->used = (double)site->used;
-    share->servers = site->servers;
-    if (site->limit && site->limit->cpu)
-        share->cpu = (uint64_t)fmax(CPU_PART_LEAST, divide_cpu(join, site, self, 0));
-    if (site->limit && site->limit->concurrency)
-        share->concurrency = divide_concurrency(join, site, self);
-}
-
 void fleet_plan_make(const fleet_report_t *const reports[], size_t nreports, size_t self,
                      const fleet_limits_t *limits, fleet_plan_t *ret_plan)
 {
@@ -250,8 +231,23 @@ void fleet_plan_make(const fleet_report_t *const reports[], size_t nreports, siz
     here = &join.problem.servers[self];
     ret_plan->nshares = here->end - here->first;
     ret_plan->shares = ctl_alloc(ret_plan->nshares * sizeof(*ret_plan->shares));
-    for (i = 0; i < ret_plan->nshares; i++)
-        fill_share(&join, here->first + i, self, limits->floor, &ret_plan->shares[i]);
+    for (i = 0; i < ret_plan->nshares; i++) {
+        const fleet_row_t *row = &join.problem.rows[here->first + i];
+        const fleet_site_t *shared = &join.problem.sites[row->site];
+        const site_t *site = &join.sites[row->site];
+        fleet_share_t *share = &ret_plan->shares[i];
+
+        share->weight = fleet_share_weight(shared->weight, shared->total - row->given,
+                                           here->level, limits->floor);
+        share->given = row->given;
+        share->total = shared->total;
+        share->used = (double)site->used;
+        share->servers = site->servers;
+        if (site->limit && site->limit->cpu)
+            share->cpu = (uint64_t)fmax(CPU_PART_LEAST, divide_cpu(&join, site, self, 0));
+        if (site->limit && site->limit->concurrency)
+            share->concurrency = divide_concurrency(&join, site, self);
+    }
     ret_plan->sites = join.problem.nsites;
     ret_plan->rows = join.nrows;
     ret_plan->level = here->level;
