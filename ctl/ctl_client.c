@@ -222,18 +222,17 @@ static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
 }
 
 /* Parses the answer.  A refusal is a document whose only key is "error". */
-static ctl_exit_e parse(const char *path, ctl_answer_t *answer, ctl_error_t *error)
+static void parse(const char *path, ctl_answer_t *answer, ctl_error_t *error)
 {
     const char *refusal;
 
     answer->json = json_loads(answer->text, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(answer->json))
-        return ctl_error_set(error, CTL_UNAVAILABLE,
-                             "the answer from %s is not a document of mod_vhostlimit", path);
     refusal = json_string_value(json_object_get(answer->json, "error"));
-    if (refusal)
-        return ctl_error_set(error, CTL_REFUSED, "%s", refusal);
-    return CTL_DONE;
+    if (!json_is_object(answer->json))
+        ctl_error_set(error, CTL_UNAVAILABLE, "the answer from %s is not a document of "
+                      "mod_vhostlimit", path);
+    else if (refusal)
+        ctl_error_set(error, CTL_REFUSED, "%s", refusal);
 }
 
 /* --- the command ---------------------------------------------------------- */

@@ -62,20 +62,6 @@ static void open_groups(const char *group, groups_t *groups)
 
 /* --- the processes -------------------------------------------------------- */
 
-static void move(const groups_t *groups, pid_t pid, ctl_error_t *error)
-{
-    char *text = ctl_printf("%d", (int)pid);
-    size_t i;
-
-    for (i = 0; i < groups->n; i++) {
-        /* A process that has ended needs no move. */
-        if (write(groups->fds[i], text, strlen(text)) < 0 && errno != ESRCH)
-            ctl_error_set(error, CTL_REFUSED, "process %d cannot be moved: %s", (int)pid,
-                          strerror(errno));
-    }
-    free(text);
-}
-
 /* The processes that are to be moved, in the order in which they were found. */
 typedef struct pids_t {
     pid_t *list;
@@ -119,11 +105,16 @@ static void add_children(pid_t pid, pids_t *pids)
 static void move_tree(const groups_t *groups, pid_t pid, ctl_error_t *error)
 {
     pids_t pids = { .n = 0 };
-    size_t i;
+    size_t i, k;
 
     add_pid(&pids, pid);
     for (i = 0; i < pids.n; i++) {
-        move(groups, pids.list[i], error);
+        for (k = 0; k < groups->n; k++) {
+            /* A process that has ended needs no move. */
+            if (dprintf(groups->fds[k], "%d", (int)pids.list[i]) < 0 && errno != ESRCH)
+                ctl_error_set(error, CTL_REFUSED, "process %d cannot be moved: %s",
+                              (int)pids.list[i], strerror(errno));
+        }
         add_children(pids.list[i], &pids);
     }
     free(pids.list);

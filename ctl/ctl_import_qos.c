@@ -124,20 +124,11 @@ static int is_number(const char *text)
     return *text && !text[strspn(text, "0123456789")] && strlen(text) < 7;
 }
 
-static void put_note(reader_t *reader, const char *directive, const char *original)
-{
-    size_t i;
-
-    for (i = 0; strncasecmp(notes[i].prefix, directive, strlen(notes[i].prefix)) != 0; i++)
-        ;
-    put(reader, ctl_printf("# %s: %s", original, reader->vhost && notes[i].vhost_text
-                                                 ? notes[i].vhost_text : notes[i].text));
-}
-
 /* Translates a directive of mod_qos. */
 static void translate(reader_t *reader, char *words[WORDS_MAX], int n, const char *original)
 {
     int is_default = !strcasecmp(words[0], "QS_LocRequestLimitDefault");
+    size_t i;
 
     reader->n++;
     if (n == 3 && !strcasecmp(words[0], "QS_LocRequestLimit") && !strcmp(words[1], "/")
@@ -157,8 +148,12 @@ static void translate(reader_t *reader, char *words[WORDS_MAX], int n, const cha
         put(reader, ctl_printf("# %s: VhostLimitStatusCode takes 503, 429 and 508", original));
     else if (n == 2 && !strcasecmp(words[0], "QS_LogOnly"))
         reader->is_dry |= !strcasecmp(words[1], "on");
-    else
-        put_note(reader, words[0], original);
+    else {
+        for (i = 0; strncasecmp(notes[i].prefix, words[0], strlen(notes[i].prefix)) != 0; i++)
+            ;
+        put(reader, ctl_printf("# %s: %s", original, reader->vhost && notes[i].vhost_text
+                                                     ? notes[i].vhost_text : notes[i].text));
+    }
 }
 
 /* --- sites ---------------------------------------------------------------- */
@@ -378,37 +373,30 @@ static void read_file(reader_t *reader, FILE *in)
     end_vhost(reader);
 }
 
-static void print_all(const reader_t *reader, const char *path)
-{
-    const part_t *site;
-
-    printf("# From mod_qos, %s. Check it, and put it at server level.\n", path);
-    if (reader->unread)
-        printf("# Not read: these lines name other files or macros. Import the files too, or "
-               "all at once\n# (with mod_info): apachectl -t -D DUMP_CONFIG | vhostlimitctl "
-               "import mod_qos -\n%s", reader->unread);
-    puts(reader->is_dry ? "# QS_LogOnly was on.\nVhostLimit DryRun" : "VhostLimit On");
-    print_part(&reader->server, "");
-    for (site = reader->sites; site; site = site->next)
-        print_site(site);
-}
-
 ctl_exit_e ctl_import_mod_qos(FILE *in, const char *path, ctl_error_t *error)
 {
     reader_t reader = { .last = &reader.sites };
 
     read_file(&reader, in);
-    if (reader.n)
-        print_all(&reader, path);
+    if (reader.n) {
+        printf("# From mod_qos, %s. Check it, and put it at server level.\n", path);
+        if (reader.unread)
+            printf("# Not read: these lines name other files or macros. Import the files too, or "
+                   "all at once\n# (with mod_info): apachectl -t -D DUMP_CONFIG | vhostlimitctl "
+                   "import mod_qos -\n%s", reader.unread);
+        puts(reader.is_dry ? "# QS_LogOnly was on.\nVhostLimit DryRun" : "VhostLimit On");
+        print_part(&reader.server, "");
+    }
     else if (reader.n_unread)
         ctl_error_set(error, CTL_REFUSED, "%s has no directive of mod_qos. %d lines that name "
                       "other files (Include) or macros (Use) were not read", path,
                       reader.n_unread);
     else
         ctl_error_set(error, CTL_REFUSED, "%s has no directive of mod_qos", path);
-    while (reader.sites) {
+    while (reader.sites) {          /* none without a directive */
         part_t *next = reader.sites->next;
 
+        print_site(reader.sites);
         clear_part(reader.sites);
         free(reader.sites);
         reader.sites = next;

@@ -307,14 +307,15 @@ static void clear_page(ctl_store_t *store, uint32_t band)
         page->records[i].figures[0] = CTL_HISTORY_ABSENT;
 }
 
-/* A place is free a week after the last figures of its site. */
-static ctl_place_t find_free(ctl_store_t *store, uint32_t minute)
+/* Gives the site a place, in memory; "until" 0 says that it is not in the file yet.  A place is
+ * free a week after the last figures of its site. */
+static ctl_place_t add_site(ctl_store_t *store, const char *name, uint32_t minute)
 {
+    ctl_history_site_t *site;
     ctl_place_t place;
 
     for (place = store->maybe_free; place < store->bands * CTL_HISTORY_BAND_SITES; place++) {
-        const ctl_history_site_t *site = &store->sites[place];
-
+        site = &store->sites[place];
         if (!site->name[0] || site->until + UNTIL_STEP + store->slots < minute)
             break;
     }
@@ -323,15 +324,7 @@ static ctl_place_t find_free(ctl_store_t *store, uint32_t minute)
         grow_memory(store);
         clear_page(store, store->bands - 1);
     }
-    return place;
-}
-
-/* Gives the site a place, in memory; "until" 0 says that it is not in the file yet. */
-static ctl_place_t add_site(ctl_store_t *store, const char *name, uint32_t minute)
-{
-    ctl_place_t place = find_free(store, minute);
-    ctl_history_site_t *site = &store->sites[place];
-
+    site = &store->sites[place];
     if (site->name[0])
         remove_name(store, place);
     memset(site, 0, sizeof(*site));

@@ -197,19 +197,6 @@ static void compare_limits(ctl_watch_t *watch, const ctl_site_t *site,
     json_decref(to);
 }
 
-static void compare_site(ctl_watch_t *watch, const ctl_site_t *site,
-                         const ctl_site_t *before, memory_t *memory, long long now_ms)
-{
-    if (watch->site && strcasecmp(watch->site, site->name) != 0)
-        return;
-    if (before)
-        compare_limits(watch, site, before);
-    else if (watch->has_before)
-        watch->put(watch->baton, site_event("site_added", site->name, site));
-    compare_refused(watch, site, before, memory, now_ms);
-    compare_alerts(watch, site, memory, now_ms);
-}
-
 /* --- the server ----------------------------------------------------------- */
 
 /* Tells of sites that are in the answer before and not in this one. */
@@ -285,19 +272,6 @@ ctl_watch_t *ctl_watch_begin(const char *site, ctl_watch_fn put, void *baton)
     return watch;
 }
 
-/* Keeps a copy of the answer, with the memories of its sites. */
-static void keep(ctl_watch_t *watch, const ctl_figures_t *now, memory_t *memories)
-{
-    ctl_figures_free(&watch->before);
-    free(watch->memories);
-    watch->before = *now;
-    watch->before.sites = ctl_alloc(now->nsites * sizeof(*now->sites));
-    if (now->nsites)
-        memcpy(watch->before.sites, now->sites, now->nsites * sizeof(*now->sites));
-    watch->memories = memories;
-    watch->has_before = 1;
-}
-
 void ctl_watch_compare(ctl_watch_t *watch, const ctl_figures_t *now, long long now_ms)
 {
     memory_t *memories = ctl_alloc(now->nsites * sizeof(*memories));
@@ -309,18 +283,33 @@ void ctl_watch_compare(ctl_watch_t *watch, const ctl_figures_t *now, long long n
     if (watch->has_before && !watch->site)
         compare_parent(watch, now);
     for (i = 0; i < now->nsites; i++) {
-        const ctl_site_t *before = ctl_figures_find(&watch->before, now->sites[i].name,
-                                                    &from);
+        const ctl_site_t *site = &now->sites[i];
+        const ctl_site_t *before = ctl_figures_find(&watch->before, site->name, &from);
 
         if (before)
             memories[i] = watch->memories[before - watch->before.sites];
-        compare_site(watch, &now->sites[i], before, &memories[i], now_ms);
+        if (watch->site && strcasecmp(watch->site, site->name) != 0)
+            continue;
+        if (before)
+            compare_limits(watch, site, before);
+        else if (watch->has_before)
+            watch->put(watch->baton, site_event("site_added", site->name, site));
+        compare_refused(watch, site, before, &memories[i], now_ms);
+        compare_alerts(watch, site, &memories[i], now_ms);
     }
     if (watch->has_before)
         compare_removed(watch, now);
     if (!watch->site)
         compare_overload(watch, now, now_ms);
-    keep(watch, now, memories);
+    /* Keeps a copy of the answer, with the memories of its sites. */
+    ctl_figures_free(&watch->before);
+    free(watch->memories);
+    watch->before = *now;
+    watch->before.sites = ctl_alloc(now->nsites * sizeof(*now->sites));
+    if (now->nsites)
+        memcpy(watch->before.sites, now->sites, now->nsites * sizeof(*now->sites));
+    watch->memories = memories;
+    watch->has_before = 1;
 }
 
 void ctl_watch_lost(ctl_watch_t *watch, const char *why)
