@@ -23,9 +23,13 @@ vl_out_t *vl_out_to_request(request_rec *r)
     return out;
 }
 
-/* Appends to the memory and at least doubles its size when it is full. */
-static void append_to_memory(vl_out_t *out, const char *bytes, apr_size_t len)
+static void write_through(vl_out_t *out, const char *bytes, apr_size_t len)
 {
+    if (out->r) {
+        ap_rwrite(bytes, (int)len, out->r);
+        return;
+    }
+    /* At least doubles the size of the memory when it is full. */
     if (out->memory_len + len > out->memory_size) {
         char *more;
 
@@ -37,14 +41,6 @@ static void append_to_memory(vl_out_t *out, const char *bytes, apr_size_t len)
     }
     memcpy(out->memory + out->memory_len, bytes, len);
     out->memory_len += len;
-}
-
-static void write_through(vl_out_t *out, const char *bytes, apr_size_t len)
-{
-    if (out->r)
-        ap_rwrite(bytes, (int)len, out->r);
-    else
-        append_to_memory(out, bytes, len);
 }
 
 void vl_out_flush(vl_out_t *out)
@@ -108,23 +104,20 @@ void vl_out_fixed(vl_out_t *out, apr_uint64_t n, int decimals)
     vl_out_text(out, at);
 }
 
-void vl_out_number(vl_out_t *out, apr_uint64_t n)
+void vl_out_number(vl_out_t *out, const char *before, apr_uint64_t n)
 {
+    vl_out_text(out, before);
     vl_out_fixed(out, n, 0);
 }
 
-static int is_plain(unsigned char c)
+void vl_out_json(vl_out_t *out, const char *before, const char *text)
 {
-    return c >= 0x20 && c <= 0x7e;
-}
-
-void vl_out_json(vl_out_t *out, const char *text)
-{
+    vl_out_text(out, before);
     put(out, '"');
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
 
-        if (!is_plain(c) || c == '<' || c == '>' || c == '&')
+        if (c < 0x20 || c > 0x7e || c == '<' || c == '>' || c == '&')
             vl_out_printf(out, "\\u%04x", c);
         else {
             if (c == '"' || c == '\\')

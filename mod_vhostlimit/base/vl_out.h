@@ -30,13 +30,14 @@ void vl_out_text(vl_out_t *out, const char *text);
 /* For at most 1023 bytes of output; a longer output is truncated.  Does not escape. */
 void vl_out_printf(vl_out_t *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void vl_out_number(vl_out_t *out, apr_uint64_t n);
+/* Writes `before`, then the number. */
+void vl_out_number(vl_out_t *out, const char *before, apr_uint64_t n);
 /* Writes n / 10^decimals: vl_out_fixed(out, 1234, 3) is 1.234. */
 void vl_out_fixed(vl_out_t *out, apr_uint64_t n, int decimals);
 
-/* Writes a JSON string with its quotes (RFC 8259), which is safe in a script element
+/* Writes `before`, then a JSON string with its quotes (RFC 8259), which is safe in a script element
  * too. */
-void vl_out_json(vl_out_t *out, const char *text);
+void vl_out_json(vl_out_t *out, const char *before, const char *text);
 /* Writes the value of a Prometheus label without its quotes, as UTF-8. */
 void vl_out_label(vl_out_t *out, const char *text);
 

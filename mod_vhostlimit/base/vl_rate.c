@@ -10,22 +10,6 @@ static unsigned place_of(apr_int64_t interval)
     return (unsigned)((interval % VL_RATE_INTERVALS + VL_RATE_INTERVALS) % VL_RATE_INTERVALS);
 }
 
-/* Makes the interval the current one and clears the intervals between. */
-static void advance_to(vl_rate_t *rate, apr_int64_t interval)
-{
-    /* A thread that has read the clock before another thread got the lock is late by one
-     * interval at most.  A larger step back means that the clock was set back; then the
-     * window starts again. */
-    if (interval == rate->newest - 1)
-        return;
-    if (interval < rate->newest || interval - rate->newest >= VL_RATE_INTERVALS) {
-        memset(rate->us, 0, sizeof(rate->us));
-        rate->newest = interval;
-    }
-    while (rate->newest < interval)
-        rate->us[place_of(++rate->newest)] = 0;
-}
-
 /* Adds to one interval; the sum saturates at APR_UINT32_MAX. */
 static void add_to(vl_rate_t *rate, apr_int64_t interval, apr_uint64_t us)
 {
@@ -46,7 +30,15 @@ void vl_rate_add(vl_rate_t *rate, apr_int64_t now_us, apr_uint64_t busy_us,
     apr_int64_t from = now_us - (apr_int64_t)busy_us, end = now_us, interval;
     apr_int64_t newest = now_us / VL_RATE_INTERVAL_US;
 
-    advance_to(rate, newest);
+    /* A thread that has read the clock before another thread got the lock is late by one
+     * interval at most.  A larger step back means that the clock was set back; then the
+     * window starts again. */
+    if (newest < rate->newest - 1 || newest - rate->newest >= VL_RATE_INTERVALS) {
+        memset(rate->us, 0, sizeof(rate->us));
+        rate->newest = newest;
+    }
+    while (rate->newest < newest)
+        rate->us[place_of(++rate->newest)] = 0;
     for (interval = newest; interval > rate->newest - VL_RATE_INTERVALS; interval--) {
         apr_int64_t begin = later(from, interval * VL_RATE_INTERVAL_US);
 

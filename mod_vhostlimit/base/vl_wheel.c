@@ -13,12 +13,6 @@ static struct timers_t *bucket_of(vl_wheel_t *w, apr_int64_t step)
     return &w->buckets[(apr_uint64_t)step % VL_WHEEL_BUCKETS];
 }
 
-/* Returns the first step that is not earlier than due_us. */
-static apr_int64_t step_of(apr_int64_t due_us)
-{
-    return (due_us + VL_WHEEL_STEP_US - 1) / VL_WHEEL_STEP_US;
-}
-
 vl_wheel_t *vl_wheel_create(apr_pool_t *p, apr_int64_t now_us)
 {
     vl_wheel_t *w = apr_palloc(p, sizeof(*w));
@@ -32,7 +26,8 @@ vl_wheel_t *vl_wheel_create(apr_pool_t *p, apr_int64_t now_us)
 
 void vl_wheel_set(vl_wheel_t *w, vl_timer_t *timer, apr_int64_t due_us)
 {
-    apr_int64_t step = step_of(due_us);
+    /* The first step that is not earlier than due_us. */
+    apr_int64_t step = (due_us + VL_WHEEL_STEP_US - 1) / VL_WHEEL_STEP_US;
 
     vl_wheel_clear(timer);
     timer->due_us = due_us;
@@ -47,36 +42,31 @@ void vl_wheel_clear(vl_timer_t *timer)
     timer->due_us = 0;
 }
 
-/* Moves the expired timers of a bucket to the ring ret_due.  A callback may clear a timer
- * that is still in this ring. */
-static void take_due(struct timers_t *bucket, apr_int64_t now_us,
-                     struct timers_t *ret_due)
-{
-    vl_timer_t *timer = APR_RING_FIRST(bucket), *next;
-
-    for (; timer != APR_RING_SENTINEL(bucket, vl_timer_t, link); timer = next) {
-        next = APR_RING_NEXT(timer, link);
-        if (timer->due_us <= now_us) {
-            APR_RING_REMOVE(timer, link);
-            APR_RING_INSERT_TAIL(ret_due, timer, vl_timer_t, link);
-        }
-    }
-}
-
 void vl_wheel_turn(vl_wheel_t *w, apr_int64_t now_us, vl_wheel_fn fn)
 {
     apr_int64_t now = now_us / VL_WHEEL_STEP_US;
+    vl_timer_t *timer, *next;
     struct timers_t due;
 
     APR_RING_INIT(&due, vl_timer_t, link);
     if (now - w->step >= VL_WHEEL_BUCKETS)
         w->step = now - VL_WHEEL_BUCKETS + 1;
-    for (; w->step <= now; w->step++)
-        take_due(bucket_of(w, w->step), now_us, &due);
-    w->step = now;
-    while (!APR_RING_EMPTY(&due, vl_timer_t, link)) {
-        vl_timer_t *timer = APR_RING_FIRST(&due);
+    for (; w->step <= now; w->step++) {
+        struct timers_t *bucket = bucket_of(w, w->step);
 
+        for (timer = APR_RING_FIRST(bucket);
+             timer != APR_RING_SENTINEL(bucket, vl_timer_t, link); timer = next) {
+            next = APR_RING_NEXT(timer, link);
+            if (timer->due_us > now_us)
+                continue;
+            APR_RING_REMOVE(timer, link);
+            APR_RING_INSERT_TAIL(&due, timer, vl_timer_t, link);
+        }
+    }
+    w->step = now;
+    /* A callback may clear a timer that is still in the ring. */
+    while (!APR_RING_EMPTY(&due, vl_timer_t, link)) {
+        timer = APR_RING_FIRST(&due);
         vl_wheel_clear(timer);
         fn(timer);
     }

@@ -7,7 +7,7 @@
 #include "base/vl_value.h"
 #include "core/vl_fair.h"
 
-/* The words of a command.  parse_fleet() and parse_leases() parse those of "fleet" and
+/* The words of a command.  parse_words() parses those of "fleet", and parse_leases() those of
  * "lease". */
 static const struct verb_t {
     const char *name;
@@ -44,20 +44,6 @@ static char *next_word(char **at)
         *tab++ = '\0';
     *at = tab;
     return word;
-}
-
-static const char *parse_verb(const char *word, vl_command_t *command)
-{
-    unsigned i;
-
-    command->word = word;
-    for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        if (!strcmp(word, verbs[i].name)) {
-            command->verb = i;
-            return NULL;
-        }
-    }
-    return "no such command";
 }
 
 static const char *parse_vhost(const char *word, vl_command_t *command)
@@ -160,41 +146,36 @@ static const char *parse_leases(char *at, vl_command_t *command)
     return wrong;
 }
 
-static const char *parse_fleet(char *at, vl_command_t *command)
-{
-    const char *word = next_word(&at);
-
-    command->word = word;
-    command->all = word != NULL;
-    return (word && strcmp(word, "all")) || at ? "one word too many" : NULL;
-}
-
-/* Parses on or off, which follows the site. */
-static const char *parse_switch(char **at, vl_command_t *command)
-{
-    const char *word = next_word(at);
-
-    command->word = word ? word : command->vhost;
-    command->is_on = word && !strcmp(word, "on");
-    return command->is_on || (word && !strcmp(word, "off"))
-           ? NULL : word ? "neither on nor off" : "a site without on or off";
-}
-
 /* --- all commands ----------------------------------------------------------- */
 
 static const char *parse_words(vl_command_t *command)
 {
     char *at = command->text, *word;
-    const char *wrong = parse_verb(next_word(&at), command);
+    const char *wrong;
 
-    if (!wrong && command->verb == VL_COMMAND_LEASE)
+    command->word = next_word(&at);
+    while (strcmp(command->word, verbs[command->verb].name)) {
+        if (++command->verb == sizeof(verbs) / sizeof(verbs[0]))
+            return "no such command";
+    }
+    if (command->verb == VL_COMMAND_LEASE)
         return parse_leases(at, command);
-    if (!wrong && command->verb == VL_COMMAND_FLEET)
-        return parse_fleet(at, command);
-    if (!wrong)
-        wrong = parse_vhost(next_word(&at), command);
-    if (!wrong && command->verb == VL_COMMAND_MINE && command->vhost)
-        wrong = parse_switch(&at, command);
+    if (command->verb == VL_COMMAND_FLEET) {
+        command->word = word = next_word(&at);
+        command->all = word != NULL;
+        return (word && strcmp(word, "all")) || at ? "one word too many" : NULL;
+    }
+    wrong = parse_vhost(next_word(&at), command);
+    if (!wrong && command->verb == VL_COMMAND_MINE && command->vhost) {
+        /* on or off follows the site. */
+        word = next_word(&at);
+        command->word = word ? word : command->vhost;
+        command->is_on = word && !strcmp(word, "on");
+        if (!word)
+            wrong = "a site without on or off";
+        else if (!command->is_on && strcmp(word, "off"))
+            wrong = "neither on nor off";
+    }
     while (!wrong && (word = next_word(&at)))
         wrong = parse_key(word, command);
     if (wrong)
@@ -203,19 +184,6 @@ static const char *parse_words(vl_command_t *command)
     if (verbs[command->verb].keys == VALUES && !command->keys)
         return "nothing to be set";
     return NULL;
-}
-
-/* Returns 0 if the line contains a zero byte or a line break.  All other bytes are allowed,
- * because a ServerName may contain them. */
-static int is_text(const char *line, apr_size_t len)
-{
-    apr_size_t i;
-
-    for (i = 0; i < len; i++) {
-        if (!line[i] || line[i] == '\n' || line[i] == '\r')
-            return 0;
-    }
-    return 1;
 }
 
 const char *vl_command_parse(const char *line, apr_size_t len,
@@ -227,9 +195,11 @@ const char *vl_command_parse(const char *line, apr_size_t len,
     ret_command->text[0] = '\0';
     if (len >= VL_COMMAND_MAX)
         return "a command that is too long";
-    if (!is_text(line, len))
-        return "a command with a byte in it that is no text";
     memcpy(ret_command->text, line, len);
     ret_command->text[len] = '\0';
+    /* Not a zero byte nor a line break.  All other bytes are allowed, because a ServerName may contain
+     * them. */
+    if (strcspn(ret_command->text, "\r\n") != len)
+        return "a command with a byte in it that is no text";
     return parse_words(ret_command);
 }

@@ -37,7 +37,6 @@
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
-#include <mpm_common.h>
 #include <unixd.h>
 
 #include "base/vl_clock.h"
@@ -111,13 +110,6 @@ static void expire_locked(apr_int64_t now)
     apr_pool_destroy(p);
 }
 
-static void expire(apr_int64_t now)
-{
-    vl_control_fork_lock();
-    expire_locked(now);
-    vl_control_fork_unlock();
-}
-
 /* Executes the command and starts sending its answer.  Takes fork_lock. */
 static void make_answer(client_t *client, apr_size_t len)
 {
@@ -185,32 +177,24 @@ static void begin_body(client_t *client, apr_size_t len, apr_size_t size)
         make_answer(client, len);
 }
 
-/* Executes a complete line, unless more follows it. */
-static void take_line(client_t *client, apr_size_t len)
-{
-    apr_size_t size = client->is_owner ? 0 : vl_control_body(client->line, len);
-
-    if (size)
-        begin_body(client, len, size);
-    else
-        make_answer(client, len);
-}
-
-/* Receives a part of the command.  Executes the command when it is complete, or when the
- * buffer is full. */
+/* Receives a part of the command.  Executes the command when its line is complete and no more follows
+ * it, or when the buffer is full. */
 static void receive_command(client_t *client)
 {
     apr_size_t n = receive(client, client->line + client->len, sizeof(client->line) - client->len);
+    apr_size_t len, size;
     const char *end;
 
     if (!n)
         return;
     client->len += n;
     end = memchr(client->line, '\n', client->len);
-    if (end)
-        take_line(client, (apr_size_t)(end - client->line));
-    else if (client->len == sizeof(client->line))
-        make_answer(client, client->len);
+    len = end ? (apr_size_t)(end - client->line) : client->len;
+    size = end && !client->is_owner ? vl_control_body(client->line, len) : 0;
+    if (size)
+        begin_body(client, len, size);
+    else if (end || len == sizeof(client->line))
+        make_answer(client, len);
 }
 
 /* Sends a part of the answer.  Closes the connection when all is sent. */
@@ -243,22 +227,11 @@ static client_t *free_client(void)
     return NULL;
 }
 
-/* Returns 1 if one more owner of a site may connect.  Programs of the sites run as Apache's
- * user, so it owns no site. */
-static int may_own(uid_t uid)
-{
-    int i, n = 0;
-
-    for (i = 0; i < CLIENTS; i++)
-        n += control.clients[i].fd >= 0 && control.clients[i].is_owner;
-    return control.has_owners && uid != ap_unixd_config.user_id && n < OWNERS;
-}
-
 /* Accepts one connection.  The caller holds fork_lock. */
 static void accept_client_locked(client_t *client)
 {
-    int fd = accept4(control.kept->fd, NULL, NULL,
-                     SOCK_CLOEXEC | SOCK_NONBLOCK), is_owner;
+    int fd = accept4(control.kept->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int i, is_owner, owners = 0;
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
@@ -269,7 +242,11 @@ static void accept_client_locked(client_t *client)
         return;
     }
     is_owner = peer.uid && peer.uid != control.uid;
-    if (is_owner && !may_own(peer.uid)) {
+    for (i = 0; i < CLIENTS; i++)
+        owners += control.clients[i].fd >= 0 && control.clients[i].is_owner;
+    /* Programs of the sites run as Apache's user, so it owns no site. */
+    if (is_owner && (!control.has_owners || peer.uid == ap_unixd_config.user_id
+                     || owners >= OWNERS)) {
         close(fd);
         return;
     }
@@ -292,18 +269,21 @@ static void serve(client_t *client, short events, apr_int64_t now)
         close_client(client);
 }
 
-/* Ends leases that are due.  Returns the milliseconds until the first deadline; -1: there is no deadline. */
+/* Ends changes and leases that are due.  Returns the milliseconds until the first deadline; -1: there is
+ * no deadline. */
 static int next_deadline(apr_int64_t now)
 {
-    apr_int64_t first = control.expire_us, leases;
+    apr_int64_t first, leases;
     int i;
 
     vl_control_fork_lock();         /* it may log */
+    if (control.expire_us && control.expire_us <= now)
+        expire_locked(now);
     leases = vl_control_leases_expire(now);
     vl_control_fork_unlock();
+    first = control.expire_us;
     if (leases && (!first || leases < first))
         first = leases;
-
     for (i = 0; i < CLIENTS; i++) {
         const client_t *client = &control.clients[i];
 
@@ -317,38 +297,6 @@ static int next_deadline(apr_int64_t now)
     return first > now ? (int)((first - now) / 1000) + 1 : 0;
 }
 
-/* Fills the argument of poll(), which ignores entries with a negative descriptor. */
-static void fill_pollfds(struct pollfd pfds[CLIENTS + 2])
-{
-    int i;
-
-    for (i = 0; i < CLIENTS; i++) {
-        pfds[i].fd = control.clients[i].fd;
-        pfds[i].events = control.clients[i].pool ? POLLOUT : POLLIN;
-    }
-    pfds[CLIENTS].fd = free_client() ? control.kept->fd : -1;
-    pfds[CLIENTS + 1].fd = control.end_fd;
-    pfds[CLIENTS].events = pfds[CLIENTS + 1].events = POLLIN;
-}
-
-/* Before the thread stops: executes the commands that are complete and sends as much of
- * each answer as possible without blocking. */
-static void finish_clients(void)
-{
-    int i;
-
-    for (i = 0; i < CLIENTS; i++) {
-        client_t *client = &control.clients[i];
-
-        if (client->fd >= 0 && !client->pool && client->body)
-            receive_body(client);
-        else if (client->fd >= 0 && !client->pool)
-            receive_command(client);
-        if (client->fd >= 0 && client->pool)
-            send_answer(client);
-    }
-}
-
 /* The control thread. */
 static void *run(void *unused)
 {
@@ -358,9 +306,15 @@ static void *run(void *unused)
 
     memset(pfds, 0, sizeof(pfds));
     vl_control_fork_begin(control.end_fd);
-    expire(vl_clock_us());
+    control.expire_us = 1;          /* changes may have ended before */
     do {
-        fill_pollfds(pfds);
+        for (i = 0; i < CLIENTS; i++) {
+            pfds[i].fd = control.clients[i].fd;     /* negative: ignored */
+            pfds[i].events = control.clients[i].pool ? POLLOUT : POLLIN;
+        }
+        pfds[CLIENTS].fd = free_client() ? control.kept->fd : -1;
+        pfds[CLIENTS + 1].fd = control.end_fd;
+        pfds[CLIENTS].events = pfds[CLIENTS + 1].events = POLLIN;
         if (poll(pfds, CLIENTS + 2, next_deadline(vl_clock_us())) < 0)
             continue;
         now = vl_clock_us();
@@ -368,29 +322,26 @@ static void *run(void *unused)
             if (control.clients[i].fd >= 0)
                 serve(&control.clients[i], pfds[i].revents, now);
         }
-        if (control.expire_us && control.expire_us <= now)
-            expire(now);
         if (pfds[CLIENTS].revents) {
             vl_control_fork_lock();
             accept_client_locked(free_client());
             vl_control_fork_unlock();
         }
     } while (!pfds[CLIENTS + 1].revents);
-    finish_clients();
+    /* Executes the commands that are complete, and sends as much of each answer as possible without
+     * blocking. */
+    for (i = 0; i < CLIENTS; i++) {
+        client_t *client = &control.clients[i];
+
+        if (client->fd >= 0 && !client->pool)
+            serve(client, POLLIN, 0);
+        if (client->fd >= 0 && client->pool)
+            serve(client, POLLOUT, 0);
+    }
     return NULL;
 }
 
 /* --- start and stop ------------------------------------------------------- */
-
-static void close_clients(void)
-{
-    int i;
-
-    for (i = 0; i < CLIENTS; i++) {
-        if (control.clients[i].fd >= 0)
-            close_client(&control.clients[i]);
-    }
-}
 
 static void remove_socket(void)
 {
@@ -405,13 +356,17 @@ static void remove_socket(void)
 static apr_status_t stop(void *unused)
 {
     apr_uint64_t one = 1;
+    int i;
 
     if (control.pid != getpid())
         return APR_SUCCESS;
     control.pid = 0;
     if (write(control.end_fd, &one, sizeof(one)) == sizeof(one))
         pthread_join(control.thread, NULL);
-    close_clients();
+    for (i = 0; i < CLIENTS; i++) {
+        if (control.clients[i].fd >= 0)
+            close_client(&control.clients[i]);
+    }
     close(control.end_fd);
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
         remove_socket();

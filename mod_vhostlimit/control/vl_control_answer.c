@@ -3,7 +3,6 @@
  * directives first. */
 #include <apr_hash.h>
 #include <apr_strings.h>
-#include <http_main.h>
 
 #include "base/vl_clock.h"
 #include "control/vl_command.h"
@@ -20,7 +19,7 @@ static apr_hash_t *by_site;         /* server_rec *: a virtual host of each site
 void vl_control_answer_post_config(void)
 {
     apr_pool_t *p = vl_control_server->process->pconf;
-    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
+    const apr_array_header_t *servers = vl_conf_get(vl_control_server)->sites;
     int i;
 
     by_site = apr_hash_make(p);
@@ -62,34 +61,27 @@ static const server_rec *find_by_server_name(apr_pool_t *p, const char *name,
     return found;
 }
 
-/* Returns the error message for a name that no site has. */
-static const char *not_found(apr_pool_t *p, const char *name)
-{
-    const server_rec *s;
-
-    for (s = vl_control_server; s; s = s->next) {
-        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name) || has_name(s, name))
-            return apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
-                                "or is refused here", name);
-    }
-    return apr_psprintf(p, "'%s' is no site that takes part", name);
-}
-
 /* Finds a virtual host by the name of its site as the status page shows it, or by a
  * ServerName that only one site has.  Returns NULL and sets *ret_error if there is none. */
 static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_error)
 {
     char *lower = apr_pstrdup(p, name);
-    const server_rec *found;
+    const server_rec *found, *s;
 
     ap_str_tolower(lower);
     found = apr_hash_get(by_site, lower, APR_HASH_KEY_STRING);
     if (!found)
         found = find_by_server_name(p, name, ret_error);
-    if (!found)
-        *ret_error = not_found(p, name);
-    return *ret_error ? NULL : found;
+    if (found)
+        return *ret_error ? NULL : found;
+    *ret_error = apr_psprintf(p, "'%s' is no site that takes part", name);
+    for (s = vl_control_server; s; s = s->next) {
+        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name) || has_name(s, name))
+            *ret_error = apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
+                                      "or is refused here", name);
+    }
+    return NULL;
 }
 
 /* Returns a virtual host at which the host of that name has an account, or NULL. */
@@ -255,12 +247,6 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
     vl_job_t job = { 0 };
 
     switch (command->verb) {
-    case VL_COMMAND_MODULES:
-    case VL_COMMAND_FIGURES:
-    case VL_COMMAND_PLANS:
-    case VL_COMMAND_SAVEFILE:
-    case VL_COMMAND_FLEET:
-        return NULL;
     case VL_COMMAND_LEASE:
         return lease(command);
     case VL_COMMAND_BULK:
@@ -303,8 +289,7 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
     if (!wrong)
         wrong = execute(p, command, body, &result);
     if (wrong) {
-        vl_out_text(out, "{\"error\":");
-        vl_out_json(out, wrong);
+        vl_out_json(out, "{\"error\":", wrong);
         vl_out_text(out, "}\n");
         return NULL;
     }
@@ -332,9 +317,8 @@ const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body
         vl_control_plans_json(out, command->vhost);
         break;
     case VL_COMMAND_SAVEFILE:
-        vl_out_text(out, "{\"save_file\":");
-        vl_out_json(out, vl_conf_get(vl_control_server)->save_file
-                         ? vl_conf_get(vl_control_server)->save_file : "");
+        vl_out_json(out, "{\"save_file\":", vl_conf_get(vl_control_server)->save_file
+                    ? vl_conf_get(vl_control_server)->save_file : "");
         vl_out_text(out, "}\n");
         break;
     case VL_COMMAND_BULK:

@@ -161,7 +161,7 @@ static int has_plan(const server_rec *s, const vl_plan_state_t *state)
 static vl_job_t *site_jobs(apr_pool_t *p, const vl_plan_state_t *state,
                            const vl_override_t *after, int *ret_n)
 {
-    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
+    const apr_array_header_t *servers = vl_conf_get(vl_control_server)->sites;
     vl_job_t *jobs = apr_pcalloc(p, (apr_size_t)(servers->nelts + 1) * sizeof(*jobs));
     vl_key_e key;
     int i, n = 0;
@@ -241,7 +241,7 @@ static apr_int64_t expire_plans(apr_pool_t *p, apr_int64_t now_us)
 
 apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us)
 {
-    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
+    const apr_array_header_t *servers = vl_conf_get(vl_control_server)->sites;
     apr_int64_t next = expire_plans(p, now_us);
     int i, all_done = 1;
 
@@ -255,14 +255,6 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us)
 
 /* --- JSON ----------------------------------------------------------------- */
 
-static void put_value(vl_out_t *out, apr_int64_t value)
-{
-    if (value == VL_VALUE_UNSET)
-        vl_out_text(out, "null");
-    else
-        vl_out_number(out, (apr_uint64_t)value);
-}
-
 /* Writes the members of an object for the keys in the set. */
 static void put_keys(vl_out_t *out, unsigned keys, const vl_values_t *values)
 {
@@ -273,24 +265,10 @@ static void put_keys(vl_out_t *out, unsigned keys, const vl_values_t *values)
         if (!(keys & VL_KEY_BIT(key)))
             continue;
         vl_out_printf(out, "%s\"%s\":", before, vl_override_key_name(key));
-        put_value(out, values->of[key]);
-        before = ",";
-    }
-}
-
-static void put_sites(vl_out_t *out, const vl_plan_state_t *state)
-{
-    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
-    const char *before = "";
-    int i;
-
-    for (i = 0; i < servers->nelts; i++) {
-        const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-
-        if (!has_plan(s, state))
-            continue;
-        vl_out_text(out, before);
-        vl_out_json(out, vl_conf_get(s)->site->name);
+        if (values->of[key] == VL_VALUE_UNSET)
+            vl_out_text(out, "null");
+        else
+            vl_out_number(out, "", (apr_uint64_t)values->of[key]);
         before = ",";
     }
 }
@@ -299,15 +277,16 @@ static void put_plan(vl_out_t *out, const vl_plan_t *plan)
 {
     const vl_plan_state_t *state = find_state(plan->name);
     const vl_override_t *override = &state->override;
+    const apr_array_header_t *servers = vl_conf_get(vl_control_server)->sites;
+    const char *before = "";
     vl_values_t left;
     vl_key_e key;
+    int i;
 
     for (key = 0; key < VL_KEY_COUNT; key++)
         left.of[key] = (override->until_us[key] - vl_clock_us()) / APR_USEC_PER_SEC + 1;
-    vl_out_text(out, "{\"name\":");
-    vl_out_json(out, plan->name);
-    vl_out_text(out, ",\"place\":");
-    vl_out_json(out, plan->place);
+    vl_out_json(out, "{\"name\":", plan->name);
+    vl_out_json(out, ",\"place\":", plan->place);
     vl_out_text(out, ",\"limits\":{");
     put_keys(out, VL_KEY_ALL, &override->now);
     vl_out_text(out, "},\"overridden\":{");
@@ -315,7 +294,14 @@ static void put_plan(vl_out_t *out, const vl_plan_t *plan)
     vl_out_text(out, "},\"expires_s\":{");
     put_keys(out, override->timed, &left);
     vl_out_text(out, "},\"sites\":[");
-    put_sites(out, state);
+    for (i = 0; i < servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        if (!has_plan(s, state))
+            continue;
+        vl_out_json(out, before, vl_conf_get(s)->site->name);
+        before = ",";
+    }
     vl_out_text(out, "]}");
 }
 

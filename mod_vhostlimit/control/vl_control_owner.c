@@ -11,7 +11,6 @@
 #include "config/vl_conf.h"
 #include "control/vl_command.h"
 #include "control/vl_control_int.h"
-#include "core/vl_slot.h"
 #include "status/vl_status_int.h"
 
 typedef struct owned_t {
@@ -42,7 +41,7 @@ static uid_t find_owner(const vl_site_t *site)
 
 int vl_control_owner_post_config(void)
 {
-    const apr_array_header_t *servers = vl_sites_servers(vl_control_server);
+    const apr_array_header_t *servers = vl_conf_get(vl_control_server)->sites;
     int i, has_owners = 0;
 
     owned = apr_array_make(vl_control_server->process->pconf, 1, sizeof(owned_t));
@@ -101,11 +100,21 @@ static void put_site(vl_out_t *out, const server_rec *s)
     vl_out_text(out, "}");
 }
 
-static void put_sites(vl_out_t *out, uid_t uid)
+int vl_control_owner_answer(const char *line, apr_size_t len, uid_t uid, vl_out_t *out)
 {
-    const char *before = "\n";
+    vl_command_t *command = apr_palloc(out->pool, sizeof(*command));
+    const char *wrong = vl_command_parse(line, len, command), *before = "\n";
     int i;
 
+    if (wrong || command->verb != VL_COMMAND_MINE)
+        return 0;
+    if (command->vhost)
+        wrong = change(out->pool, command, uid);
+    if (wrong) {
+        vl_out_json(out, "{\"error\":", wrong);
+        vl_out_text(out, "}\n");
+        return 1;
+    }
     vl_out_text(out, "{\"mine\":[");
     for (i = 0; i < owned->nelts; i++) {
         const owned_t *site = &APR_ARRAY_IDX(owned, i, owned_t);
@@ -117,23 +126,5 @@ static void put_sites(vl_out_t *out, uid_t uid)
         before = ",\n";
     }
     vl_out_text(out, "\n]}\n");
-}
-
-int vl_control_owner_answer(const char *line, apr_size_t len, uid_t uid, vl_out_t *out)
-{
-    vl_command_t *command = apr_palloc(out->pool, sizeof(*command));
-    const char *wrong = vl_command_parse(line, len, command);
-
-    if (wrong || command->verb != VL_COMMAND_MINE)
-        return 0;
-    if (command->vhost)
-        wrong = change(out->pool, command, uid);
-    if (!wrong) {
-        put_sites(out, uid);
-        return 1;
-    }
-    vl_out_text(out, "{\"error\":");
-    vl_out_json(out, wrong);
-    vl_out_text(out, "}\n");
     return 1;
 }

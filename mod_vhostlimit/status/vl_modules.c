@@ -11,21 +11,17 @@
 /* Hooks for which the order relative to other modules matters. */
 #define HOOKS(X) X(post_read_request) X(quick_handler) X(log_transaction)
 
-static void put_name(vl_out_t *out, int first, const char *name)
-{
-    vl_out_text(out, first ? "" : ",");
-    vl_out_json(out, name ? name : "");
-}
-
 #define X(hook)                                                               \
 static void put_##hook(vl_out_t *out)                                         \
 {                                                                             \
     const apr_array_header_t *all = ap_hook_get_##hook();                     \
     int i;                                                                    \
                                                                               \
-    for (i = 0; all && i < all->nelts; i++)                                   \
-        put_name(out, !i,                                                     \
-                 APR_ARRAY_IDX(all, i, ap_LINK_##hook##_t).szName);           \
+    for (i = 0; all && i < all->nelts; i++) {                                 \
+        const char *name = APR_ARRAY_IDX(all, i, ap_LINK_##hook##_t).szName;  \
+                                                                              \
+        vl_out_json(out, i ? "," : "", name ? name : "");                     \
+    }                                                                         \
 }
 HOOKS(X)
 #undef X
@@ -46,11 +42,10 @@ void vl_modules_json(vl_out_t *out)
 
     vl_out_text(out, "{\"modules\":[");
     for (m = ap_top_module; m; m = m->next)
-        put_name(out, m == ap_top_module, m->name);
+        vl_out_json(out, m == ap_top_module ? "" : ",", m->name);
     vl_out_text(out, "],\"hooks\":{");
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
-        vl_out_text(out, i ? "," : "");
-        vl_out_json(out, hooks[i].name);
+        vl_out_json(out, i ? "," : "", hooks[i].name);
         vl_out_text(out, ":[");
         hooks[i].put(out);
         vl_out_text(out, "]");

@@ -12,7 +12,6 @@
 #include "accept/vl_listener.h"
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
-#include "base/vl_private.h"
 #include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
@@ -139,36 +138,6 @@ static void fill_waits(apr_pool_t *p, const vl_account_snapshot_t *from, vl_row_
     }
 }
 
-/* Returns why the kernel does not enforce a limit of the site, or "". */
-static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
-                                 const vl_values_t *now)
-{
-    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, now);
-    const char *missing = vl_cgroup_missing(cgroup, p, &group);
-
-    if (missing)
-        return missing;
-    return conf->site->unenforced ? conf->site->unenforced : "";
-}
-
-static void fill_classes(apr_pool_t *p, const vl_sharing_conf_t *sharing,
-                         const vl_inside_t *inside, vl_row_t *row)
-{
-    vl_class_row_t *classes = apr_palloc(p, sizeof(*classes) * VL_CLASSES_MAX);
-    apr_uint64_t cpu_us = 0;
-    int i;
-
-    row->classes = classes;
-    row->nclasses = vl_sharing_classes(sharing);
-    for (i = 0; i < row->nclasses; i++) {
-        classes[i].name = vl_sharing_class_name(sharing, (unsigned)i);
-        classes[i].counts = inside->classes[i];
-        cpu_us += inside->classes[i].cpu_us;
-    }
-    for (i = 0; i < row->nclasses; i++)
-        classes[i].cpu_permille = cpu_us ? classes[i].counts.cpu_us * 1000 / cpu_us : 0;
-}
-
 /* An account that gets a row. */
 typedef struct shown_t {
     const server_rec *s;            /* of its site */
@@ -181,16 +150,26 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t accou
                         vl_row_t *row)
 {
     const vl_metrics_t *metrics = &row->metrics;
+    vl_class_row_t *classes;
+    apr_uint64_t cpu_us = 0;
     vl_inside_t inside;
+    int i;
 
-    if (!vl_sharing_classes(&conf->sharing)
+    row->nclasses = vl_sharing_classes(&conf->sharing);
+    if (!row->nclasses
         && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
         return;
     vl_fair_read_clients(segment, account, &inside);
     row->clients_waiting = inside.clients;
     row->late = inside.late;
-    if (vl_sharing_classes(&conf->sharing))
-        fill_classes(p, &conf->sharing, &inside, row);
+    row->classes = classes = row->nclasses ? apr_palloc(p, sizeof(*classes) * VL_CLASSES_MAX) : NULL;
+    for (i = 0; i < row->nclasses; i++) {
+        classes[i].name = vl_sharing_class_name(&conf->sharing, (unsigned)i);
+        classes[i].counts = inside.classes[i];
+        cpu_us += inside.classes[i].cpu_us;
+    }
+    for (i = 0; i < row->nclasses; i++)
+        classes[i].cpu_permille = cpu_us ? classes[i].counts.cpu_us * 1000 / cpu_us : 0;
 }
 
 static const apr_array_header_t *find_spent(apr_pool_t *p, apr_uint32_t account)
@@ -208,20 +187,25 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
                      const vl_account_snapshot_t *from, apr_int64_t now, int is_host,
                      vl_row_t *row)
 {
+    static const char *const modes[] = { "off", "on", "dryrun" };   /* vl_mode_e */
     static const char *const costs[] = { "thread", "processes", "unknown", "remote" };  /* vl_cost_by_e */
     const vl_conf_t *conf = vl_conf_get(shown->s);
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, &from->override.now);
+    const char *unenforced = vl_cgroup_missing(cgroup, p, &group);
 
+    if (!unenforced)
+        unenforced = conf->site->unenforced;
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(p, from->name);
     row->vhosts = conf->site->vhosts;
-    row->unenforced = unenforced_of(p, conf, &from->override.now);
+    row->unenforced = unenforced ? unenforced : "";
     row->host_of = is_host ? conf->site->name : "";
     row->cgroup = vl_cgroup_account_path(cgroup, p, conf->site->name);
     row->plan = conf->plan ? conf->plan->name : "";
     row->override = from->override;
     row->metrics = from->metrics;
     row->limits_mode = from->limits.mode;
-    row->mode = vl_conf_mode_name(from->limits.mode);
+    row->mode = modes[from->limits.mode];
     row->state = state_of(&from->limits, row);
     row->method = from->limits.mode != VL_MODE_ON || !from->limits.queue ? "none"
                   : (vl_child.shm ? vl_child.has_sockets : vl_listener_will_queue())
@@ -256,17 +240,6 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
                                                 VL_RATE_MINUTE);
     row->service_us = from->service_us;
     fill_waits(p, from, row);
-}
-
-static void fill_state(vl_page_t *page)
-{
-    vl_engage_t engage = vl_engage_state(segment);
-
-    page->state.is = vl_engage_name(&engage);
-    page->state.why = vl_engage_why(engage.why);
-    page->state.since_s = (apr_uint64_t)apr_time_sec(vl_clock_us() - engage.since_us);
-    page->state.changes = engage.changes;
-    page->state.engaged = (apr_uint64_t)engage.engaged;
 }
 
 static void fill_sampler(vl_page_t *page)
@@ -356,19 +329,6 @@ static void select_host(void *data, apr_uint32_t account, apr_uint32_t site,
     hosts[n] = host;
 }
 
-/* Returns 1 if a site of the array has VhostLimitAccounts Host. */
-static int has_hosts(const apr_array_header_t *sites)
-{
-    int i;
-
-    for (i = 0; i < sites->nelts; i++) {
-        if (vl_conf_get(APR_ARRAY_IDX(sites, i, const server_rec *))->accounts.by
-            == VL_ACCOUNTS_HOST)
-            return 1;
-    }
-    return 0;
-}
-
 /* Selects the accounts of the sites and, unless the page has one account, of their hosts. */
 static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to, int is_single)
 {
@@ -380,9 +340,9 @@ static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to, int
 
         shown->s = APR_ARRAY_IDX(to->sites, i, const server_rec *);
         shown->account = vl_conf_get(shown->s)->account;
+        page->by_host |= vl_conf_get(shown->s)->accounts.by == VL_ACCOUNTS_HOST;
     }
     to->nsites = to->shown->nelts;
-    page->by_host = has_hosts(to->sites);
     if (page->by_host && !is_single)
         vl_hosts_each(segment, select_host, to);
 }
@@ -393,12 +353,10 @@ static int select_one_host(apr_pool_t *p, vl_page_t *page, selection_t *to, cons
     const server_rec *s = to->sites->nelts ? APR_ARRAY_IDX(to->sites, 0, const server_rec *)
                                            : NULL;
     apr_uint32_t account;
-    vl_account_snapshot_t snapshot;
     shown_t *shown;
 
     if (!host || !s || vl_conf_get(s)->accounts.by != VL_ACCOUNTS_HOST
-        || !vl_hosts_lookup(segment, vl_conf_get(s)->account, host, &account)
-        || vl_shm_snapshot(segment, account, &snapshot) != APR_SUCCESS)
+        || !vl_hosts_lookup(segment, vl_conf_get(s)->account, host, &account))
         return 0;
     to->shown = apr_array_make(p, 1, sizeof(shown_t));
     shown = apr_array_push(to->shown);
@@ -465,10 +423,12 @@ static void gather_calls(apr_pool_t *p, const vl_page_t *page, const shown_t *sh
 
 vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
 {
+    static const char *const whys[] = { "slots", "threads", "limit", "always" };    /* vl_engaged_e */
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
     selection_t selected = { select_sites(p, only) };
     vl_hosts_count_t hosts = vl_hosts_count(segment);
     vl_fleet_state_t leases = vl_fleet_state(segment);
+    vl_engage_t engage = vl_engage_state(segment);
     int daemons = 1, threads = 1;
 
     page->schema = VL_STATUS_SCHEMA;
@@ -491,7 +451,11 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->cgroup.path = vl_cgroup_path(cgroup);
     page->cgroup.reason = vl_cgroup_reason(cgroup);
     page->cgroup.outside = vl_modules_outside(cgroup);
-    fill_state(page);
+    page->state.is = engage.engaged ? "engaged" : "dormant";
+    page->state.why = whys[engage.why];
+    page->state.since_s = (apr_uint64_t)apr_time_sec(vl_clock_us() - engage.since_us);
+    page->state.changes = engage.changes;
+    page->state.engaged = (apr_uint64_t)engage.engaged;
     fill_sampler(page);
     page->fleet = leases.until_us ? "held" : leases.renewed ? "lapsed" : "none";
     page->fleet_held = leases.until_us != 0;

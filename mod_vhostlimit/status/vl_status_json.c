@@ -8,18 +8,11 @@
 #include "config/vl_conf.h"
 #include "status/vl_status_int.h"
 
-static void put_string(vl_out_t *out, const char *before, const char *text)
-{
-    vl_out_text(out, before);
-    vl_out_json(out, text);
-}
-
 static void put_number(vl_out_t *out, const char *key, apr_uint64_t n)
 {
     vl_out_text(out, ",\"");
     vl_out_text(out, key);
-    vl_out_text(out, "\":");
-    vl_out_number(out, n);
+    vl_out_number(out, "\":", n);
 }
 
 /* Writes the keys of the page.  Those of an object are adjacent in the table. */
@@ -48,11 +41,10 @@ static void put_page(vl_out_t *out, const vl_page_t *page)
         separator = ",";
         vl_out_text(out, "\"");
         vl_out_text(out, dot ? dot + 1 : key);
-        vl_out_text(out, "\":");
         if (column->kind == VL_WORD)
-            vl_out_json(out, vl_status_word(page, column));
+            vl_out_json(out, "\":", vl_status_word(page, column));
         else
-            vl_out_number(out, vl_status_number(page, column));
+            vl_out_number(out, "\":", vl_status_number(page, column));
     }
     vl_out_text(out, object ? "}" : "");
 }
@@ -73,9 +65,8 @@ static void put_limits(vl_out_t *out, const char *key, const vl_override_t *over
             continue;
         vl_out_text(out, before);
         vl_out_text(out, vl_override_key_name(limit));
-        vl_out_text(out, "\":");
-        vl_out_number(out, !is_expiry ? (apr_uint64_t)override->configured.of[limit]
-                           : left_us > 0 ? (apr_uint64_t)(left_us / APR_USEC_PER_SEC) + 1 : 0);
+        vl_out_number(out, "\":", !is_expiry ? (apr_uint64_t)override->configured.of[limit]
+                      : left_us > 0 ? (apr_uint64_t)(left_us / APR_USEC_PER_SEC) + 1 : 0);
         before = ",\"";
     }
     vl_out_text(out, "}");
@@ -95,7 +86,7 @@ static void put_addresses(vl_out_t *out, const server_rec *s)
             text = apr_pstrcat(out->pool, text, *text ? " " : "", one, NULL);
         before = one;
     }
-    put_string(out, ",\"addresses\":", text);
+    vl_out_json(out, ",\"addresses\":", text);
 }
 
 static void put_vhosts(vl_out_t *out, const apr_array_header_t *vhosts)
@@ -106,55 +97,44 @@ static void put_vhosts(vl_out_t *out, const apr_array_header_t *vhosts)
     for (i = 0; i < vhosts->nelts; i++) {
         const server_rec *s = APR_ARRAY_IDX(vhosts, i, server_rec *);
 
-        put_string(out, i ? ",{\"name\":" : "{\"name\":",
+        vl_out_json(out, i ? ",{\"name\":" : "{\"name\":",
                    s->server_hostname ? s->server_hostname : "");
         put_addresses(out, s);
-        put_string(out, ",\"place\":", !s->is_virtual ? "" : apr_psprintf(out->pool, "%s:%u",
+        vl_out_json(out, ",\"place\":", !s->is_virtual ? "" : apr_psprintf(out->pool, "%s:%u",
                    s->defn_name ? s->defn_name : "?", s->defn_line_number));
         vl_out_text(out, "}");
     }
 }
 
-static void put_backends(vl_out_t *out, const apr_array_header_t *all)
+/* Writes what the account was charged for its back ends, its calls, and its classes. */
+static void put_lists(vl_out_t *out, const vl_row_t *row)
 {
     int i;
 
     vl_out_text(out, "],\"backends\":[");
-    for (i = 0; i < all->nelts; i++) {
-        const vl_spent_t *spent = &APR_ARRAY_IDX(all, i, vl_spent_t);
+    for (i = 0; i < row->spent->nelts; i++) {
+        const vl_spent_t *spent = &APR_ARRAY_IDX(row->spent, i, vl_spent_t);
 
-        put_string(out, i ? ",{\"address\":" : "{\"address\":", spent->address);
+        vl_out_json(out, i ? ",{\"address\":" : "{\"address\":", spent->address);
         put_number(out, "cpu_us", spent->us);
         put_number(out, "serving", spent->serving);
         put_number(out, "waiting", spent->waiting);
         vl_out_text(out, "}");
     }
-}
-
-static void put_calls(vl_out_t *out, const apr_array_header_t *all)
-{
-    int i;
-
     vl_out_text(out, "],\"calls\":[");
-    for (i = 0; all && i < all->nelts; i++) {
-        const vl_call_row_t *call = &APR_ARRAY_IDX(all, i, vl_call_row_t);
+    for (i = 0; row->calls && i < row->calls->nelts; i++) {
+        const vl_call_row_t *call = &APR_ARRAY_IDX(row->calls, i, vl_call_row_t);
 
-        put_string(out, i ? ",{\"site\":" : "{\"site\":", call->site);
+        vl_out_json(out, i ? ",{\"site\":" : "{\"site\":", call->site);
         put_number(out, "running", call->calls.running);
         put_number(out, "queued", call->calls.queued);
         vl_out_text(out, "}");
     }
-}
-
-static void put_classes(vl_out_t *out, const vl_row_t *row)
-{
-    int i;
-
     vl_out_text(out, "],\"classes\":[");
     for (i = 0; i < row->nclasses; i++) {
         const vl_class_row_t *class = &row->classes[i];
 
-        put_string(out, i ? ",{\"name\":" : "{\"name\":", class->name);
+        vl_out_json(out, i ? ",{\"name\":" : "{\"name\":", class->name);
         put_number(out, "weight", class->counts.weight);
         put_number(out, "waiting", class->counts.waiting);
         put_number(out, "requests", class->counts.requests);
@@ -171,9 +151,9 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
 
-    put_string(out, "{\"name\":", row->name);
+    vl_out_json(out, "{\"name\":", row->name);
     if (*row->host_of)
-        put_string(out, ",\"host_of\":", row->host_of);
+        vl_out_json(out, ",\"host_of\":", row->host_of);
     for (column = vl_status_columns; column->offset; column++) {
         if (column->kind != VL_WORD) {
             put_number(out, column->key, vl_status_number(row, column));
@@ -181,14 +161,12 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
         }
         vl_out_text(out, ",\"");
         vl_out_text(out, column->key);
-        put_string(out, "\":", vl_status_word(row, column));
+        vl_out_json(out, "\":", vl_status_word(row, column));
     }
     put_limits(out, ",\"overridden\":{", &row->override, row->override.keys, 0);
     put_limits(out, ",\"expires_s\":{", &row->override, row->override.timed, 1);
     put_vhosts(out, row->vhosts);
-    put_backends(out, row->spent);
-    put_calls(out, row->calls);
-    put_classes(out, row);
+    put_lists(out, row);
     vl_out_text(out, "}");
 }
 
@@ -210,23 +188,19 @@ static void put_figures(vl_out_t *out, const vl_row_t *row)
     const vl_column_t *column;
     int i;
 
-    vl_out_json(out, row->name);
-    vl_out_text(out, ",");
-    vl_out_number(out, row->limits_mode);
+    vl_out_json(out, "", row->name);
+    vl_out_number(out, ",", row->limits_mode);
     for (column = vl_status_columns; column->offset; column++) {
         if (column->kind == VL_WORD)
             continue;
-        vl_out_text(out, ",");
-        vl_out_number(out, vl_status_number(row, column));
+        vl_out_number(out, ",", vl_status_number(row, column));
     }
     vl_out_text(out, ",[");
     for (i = 0; row->waits && i < row->waits->nelts; i++) {
         const vl_waited_t *waited = &APR_ARRAY_IDX(row->waits, i, vl_waited_t);
 
-        vl_out_text(out, i ? "," : "");
-        vl_out_number(out, waited->bucket);
-        vl_out_text(out, ",");
-        vl_out_number(out, waited->n);
+        vl_out_number(out, i ? "," : "", waited->bucket);
+        vl_out_number(out, ",", waited->n);
     }
     vl_out_text(out, "]]");
 }
@@ -242,14 +216,12 @@ void vl_status_figures(vl_out_t *out, const vl_page_t *page)
     put_number(out, "children_lost", page->children_lost);
     put_number(out, "requests_lost", page->requests_lost);
     vl_out_text(out, ",\"wait_limits_us\":[0");
-    for (b = 1; b < VL_WAIT_BUCKETS; b++) {
-        vl_out_text(out, ",");
-        vl_out_number(out, vl_metrics_wait_us(b + 1) - 1);
-    }
+    for (b = 1; b < VL_WAIT_BUCKETS; b++)
+        vl_out_number(out, ",", vl_metrics_wait_us(b + 1) - 1);
     vl_out_text(out, "],\"columns\":[\"name\",\"mode\"");
     for (column = vl_status_columns; column->offset; column++) {
         if (column->kind != VL_WORD)
-            put_string(out, ",", column->key);
+            vl_out_json(out, ",", column->key);
     }
     vl_out_text(out, ",\"waits\"],\"sites\":[");
     for (i = 0; i < page->nrows; i++) {

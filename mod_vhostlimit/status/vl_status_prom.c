@@ -59,22 +59,17 @@ static int is_idle(const vl_row_t *row)
            && !row->metrics.gone;
 }
 
-/* Returns 1 if the unit of the number is microseconds; it is exported in seconds. */
-static int is_us(const char *key)
-{
-    apr_size_t len = strlen(key);
-
-    return len > 3 && !strcmp(key + len - 3, "_us");
-}
-
 static void put_value(vl_out_t *out, const char *name, const char *label, const vl_column_t *column,
                       const vl_row_t *row, const void *of)
 {
+    apr_size_t len = column->key ? strlen(column->key) : 0;
+    /* Microseconds are exported in seconds. */
+    int is_us = len > 3 && !strcmp(column->key + len - 3, "_us");
+
     if (column->kind == VL_WORD)
         put_sample(out, name, row, label, vl_status_word(of, column), 1, 0);
     else
-        put_sample(out, name, row, label, NULL, vl_status_number(of, column),
-                   column->key && is_us(column->key) ? 6 : 0);
+        put_sample(out, name, row, label, NULL, vl_status_number(of, column), is_us ? 6 : 0);
 }
 
 /* Writes a table: of the rows if it is theirs, else of the page. */

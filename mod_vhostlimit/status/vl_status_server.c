@@ -10,7 +10,6 @@
 #include <http_config.h>
 #include <http_protocol.h>
 
-#include "config/vl_conf.h"
 #include "status/vl_status_int.h"
 #include "vl_status_page.h"
 
@@ -74,19 +73,9 @@ static int has_keyword(request_rec *r, const char *word)
     return 0;
 }
 
-/* Returns the format that the query string selects; the default is HTML. */
-static const struct format_t *format_for(request_rec *r)
-{
-    const struct format_t *format = formats;
-
-    while (format->word && !has_keyword(r, format->word))
-        format++;
-    return format;
-}
-
 static __attribute__((noinline)) int answer(request_rec *r)
 {
-    const struct format_t *format;
+    const struct format_t *format = formats;
     const char *nonce;
     int is_me;
     vl_out_t *out;
@@ -95,7 +84,8 @@ static __attribute__((noinline)) int answer(request_rec *r)
     if (r->method_number != M_GET)
         return DECLINED;
     is_me = has_keyword(r, "me");
-    format = format_for(r);
+    while (format->word && !has_keyword(r, format->word))
+        format++;
     nonce = format->write ? NULL : set_policy(r);
     ap_set_content_type(r, format->content_type);
     apr_table_setn(r->headers_out, "Cache-Control", "no-store");

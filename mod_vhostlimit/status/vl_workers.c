@@ -82,9 +82,9 @@ void vl_workers_json(vl_out_t *out)
         vl_out_text(out, "null");
         return;
     }
-    vl_out_printf(out, "{\"message\":\"%s\",\"at_s\":%" APR_INT64_T_FMT ",\"site\":",
+    vl_out_printf(out, "{\"message\":\"%s\",\"at_s\":%" APR_INT64_T_FMT,
                   messages[message - 1], apr_time_sec(last->at));
-    vl_out_json(out, last->site);
+    vl_out_json(out, ",\"site\":", last->site);
     vl_out_printf(out, ",\"running\":%" APR_UINT64_T_FMT ",\"all\":%" APR_UINT64_T_FMT "}",
                   last->running, last->all);
 }

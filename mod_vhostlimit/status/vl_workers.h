@@ -21,7 +21,7 @@ typedef struct vl_workers_kept_t {
 } vl_workers_kept_t;
 
 void vl_workers_register(void);
-/* Parent. sites: from vl_sites_servers(). */
+/* Parent. sites: vl_conf_t.sites. */
 void vl_workers_post_config(vl_workers_kept_t *kept, const server_rec *main_server,
                             const apr_array_header_t *sites, vl_shm_t *shm);
 /* Control thread: writes the last message and its site, or null. */
