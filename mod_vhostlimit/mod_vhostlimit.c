@@ -503,7 +503,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_lease_child_init(pchild, kept->shm, vl_acceptor_is_thread(),
                         vl_shm_facts(kept->shm).capacity, vl_http2_workers(threads));
     if (!vl_acceptor_is_thread() && !vl_child.has_sockets)
-        vl_engage_always(kept->shm);
+        vl_engage_now(kept->shm, VL_ENGAGED_ALWAYS);
     vl_acceptor_child_begin();
     /* "httpd -X" has no parent: its only process exits through the child's pool. */
     if (vl_is_one_process())

@@ -166,7 +166,7 @@ static void watch_sockets(int watches)
     fails |= watch(op, vl_child.relay_pair[0], events, &vl_child.relay_pair);
     fails |= watch(op, vl_child.transfer_pair[0], events, &vl_child.transfer_pair);
     if (watches && fails && prefork.first->active)
-        vl_engage_always(vl_child.shm);
+        vl_engage_now(vl_child.shm, VL_ENGAGED_ALWAYS);
 }
 
 /* Takes a connection that the acceptor has sent. Returns APR_EAGAIN if there is none yet. */
@@ -224,7 +224,7 @@ static apr_status_t accept_direct(void **csd, apr_pool_t *ptrans)
     if (ev.data.ptr == &vl_child.relay_pair)
         return take_relayed(csd, 0, ptrans);
     if (ev.data.ptr == &vl_child.transfer_pair)     /* an acceptor receives it */
-        vl_engage_threads_are_short(vl_child.shm);
+        vl_engage_now(vl_child.shm, VL_ENGAGED_THREADS);
     else if (ev.data.ptr)
         return ap_unixd_accept(csd, ev.data.ptr, ptrans);
     else if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) > 0) {

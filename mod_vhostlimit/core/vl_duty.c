@@ -27,15 +27,6 @@ static long futex(apr_uint32_t *word, int op, apr_uint32_t value, const struct t
     return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-static pid_t this_thread(void)
-{
-    static __thread pid_t tid;
-
-    if (!tid)
-        tid = (pid_t)syscall(SYS_gettid);
-    return tid;
-}
-
 void vl_duty_wake_sampler(vl_shm_t *shm)
 {
     apr_uint32_t *sleeps = &shm->sampler->sleeps;
@@ -58,12 +49,15 @@ void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
 
 task_t *vl_duty_take(vl_shm_t *shm, apr_uint32_t i)
 {
+    static __thread pid_t tid;
     task_t *task;
 
     if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
         return NULL;
+    if (!tid)
+        tid = (pid_t)syscall(SYS_gettid);
     task = vl_duty_task(shm, shm->self, i);
-    task->tid = this_thread();
+    task->tid = tid;
     if (i >= shm->children[shm->self].tasks)
         __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
     return task;
@@ -190,31 +184,26 @@ int vl_duty_was_told(vl_shm_t *shm, vl_until_e what)
     return __atomic_exchange_n(&shm->sampler->told[what], 0, __ATOMIC_ACQ_REL);
 }
 
-/* Returns the entry for the account and the address: one that exists, a free one, or the oldest. */
-static vl_spent_t *find_spent(vl_spent_t *spent, apr_uint32_t account, const char *address)
-{
-    vl_spent_t *oldest = spent, *each;
-
-    for (each = spent; each < spent + VL_SPENT_MAX && each->account; each++) {
-        if (each->account == account + 1 && !strncmp(each->address, address, sizeof(each->address) - 1))
-            return each;
-        if (each->at_us < oldest->at_us)
-            oldest = each;
-    }
-    return each < spent + VL_SPENT_MAX ? each : oldest;
-}
-
 static int is_spent_at(const vl_spent_t *spent, apr_uint32_t account, const char *address)
 {
     return spent->account == account + 1
            && !strncmp(spent->address, address, sizeof(spent->address) - 1);
 }
 
-/* Returns the entry for the account and the address: this one, another one, or a new one. */
+/* Returns the entry for the account and the address: this one, another one, a free one, or the oldest. */
 static vl_spent_t *spent_at(vl_spent_t *spent, vl_spent_t *all, apr_uint32_t account, const char *address)
 {
-    if (!is_spent_at(spent, account, address))
-        spent = find_spent(all, account, address);
+    vl_spent_t *oldest = all;
+
+    if (!is_spent_at(spent, account, address)) {
+        for (spent = all; spent < all + VL_SPENT_MAX && spent->account
+                          && !is_spent_at(spent, account, address); spent++) {
+            if (spent->at_us < oldest->at_us)
+                oldest = spent;
+        }
+        if (spent == all + VL_SPENT_MAX)
+            spent = oldest;
+    }
     if (!is_spent_at(spent, account, address)) {
         __atomic_store_n(&spent->us, 0, __ATOMIC_RELAXED);
         spent->queued_us = 0;

@@ -18,7 +18,6 @@
 #include <sys/types.h>
 
 #include <apr_errno.h>
-#include <apr_time.h>
 
 #include "base/vl_own.h"
 

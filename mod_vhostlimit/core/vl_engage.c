@@ -33,13 +33,6 @@ vl_engage_t vl_engage_state(const vl_shm_t *shm)
     return *state_of(shm);
 }
 
-const char *vl_engage_why(vl_engaged_e why)
-{
-    static const char *const names[] = { "slots", "threads", "limit", "always" };
-
-    return names[why];
-}
-
 /* --- listed requests get slots ---------------------------------------------- */
 
 /* Prefork: returns 1 if the free processes are too few for the busy ones. One is, or becomes, the
@@ -127,7 +120,7 @@ static void tell(vl_shm_t *shm)
     vl_duty_wake_sampler(shm);
 }
 
-static __attribute__((cold)) void engage(vl_shm_t *shm, vl_engaged_e why)
+void vl_engage_now(vl_shm_t *shm, vl_engaged_e why)
 {
     apr_uint32_t c;
     int is_first;
@@ -215,7 +208,7 @@ void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us, apr_uint32_t held)
 
     if (vl_engage_is_dormant(shm)) {
         if (state_of(shm)->form == VL_FORM_TOGGLED)
-            engage(shm, VL_ENGAGED_SLOTS);
+            vl_engage_now(shm, VL_ENGAGED_SLOTS);
         return;
     }
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
@@ -281,18 +274,6 @@ static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t du
                                 __atomic_load_n(&state_of(shm)->sites, __ATOMIC_RELAXED)));
 }
 
-/* Returns 1 if the server is dormant, and far below the line of slots, with no site at its own
- * concurrency. */
-static inline int is_far_below(const vl_shm_t *shm)
-{
-    const vl_engage_t *state = state_of(shm);
-
-    return !__atomic_load_n(&state->engaged, __ATOMIC_ACQUIRE)
-           && !__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED)
-           && ((apr_uint64_t)__atomic_load_n(&state->load, __ATOMIC_RELAXED)
-               + shm->queue.head->load) * 2 < (apr_uint64_t)shm->queue.head->slots * 1000;
-}
-
 static __attribute__((cold)) int has_room_near(vl_shm_t *shm, apr_uint32_t account_1)
 {
     const vl_fair_account_t *fair = account_1 ? &shm->queue.accounts[account_1 - 1] : NULL;
@@ -304,29 +285,27 @@ static __attribute__((cold)) int has_room_near(vl_shm_t *shm, apr_uint32_t accou
     n = fair ? __atomic_load_n(&shm->accounts[account_1 - 1].listed, __ATOMIC_RELAXED) : 0;
     if (slots_are_full(shm, __atomic_load_n(&state_of(shm)->load, __ATOMIC_RELAXED),
                        fair ? vl_fair_duty(&shm->queue, account_1 - 1) : 1000, fair, n)) {
-        engage(shm, VL_ENGAGED_SLOTS);
+        vl_engage_now(shm, VL_ENGAGED_SLOTS);
         return 0;
     }
     if (fair ? !most || n + fair->running < most
              : !__atomic_load_n(&state_of(shm)->at_limit, __ATOMIC_RELAXED))
         return 1;
-    engage(shm, VL_ENGAGED_LIMIT);
+    vl_engage_now(shm, VL_ENGAGED_LIMIT);
     return 0;
 }
 
 int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
 {
-    return is_far_below(shm) || has_room_near(shm, account_1);
-}
+    const vl_engage_t *state = state_of(shm);
 
-void vl_engage_threads_are_short(vl_shm_t *shm)
-{
-    engage(shm, VL_ENGAGED_THREADS);
-}
-
-void vl_engage_always(vl_shm_t *shm)
-{
-    engage(shm, VL_ENGAGED_ALWAYS);
+    /* Far below the line of slots, with no site at its own concurrency. */
+    if (!__atomic_load_n(&state->engaged, __ATOMIC_ACQUIRE)
+        && !__atomic_load_n(&state->at_limit, __ATOMIC_RELAXED)
+        && ((apr_uint64_t)__atomic_load_n(&state->load, __ATOMIC_RELAXED)
+            + shm->queue.head->load) * 2 < (apr_uint64_t)shm->queue.head->slots * 1000)
+        return 1;
+    return has_room_near(shm, account_1);
 }
 
 void vl_engage_accepted(vl_shm_t *shm, int by)
@@ -337,7 +316,7 @@ void vl_engage_accepted(vl_shm_t *shm, int by)
     if (child->threads == 1)
         __atomic_add_fetch(&state_of(shm)->busy, by, __ATOMIC_RELAXED);
     if (by > 0 && threads_are_short(shm, child))
-        engage(shm, VL_ENGAGED_THREADS);
+        vl_engage_now(shm, VL_ENGAGED_THREADS);
     if (by < 0 && child->threads > 1 && !vl_engage_is_dormant(shm)
         && vl_segment_lock_child(shm) == APR_SUCCESS)
         vl_dispatch_and_unlock(shm);
@@ -386,7 +365,7 @@ int vl_engage_list(vl_shm_t *shm, task_t *task, apr_uint32_t account, int client
     duty = vl_fair_duty(&shm->queue, account);
     if (crosses(shm, child, account, duty, stream, &why)) {
         uncount(shm, child, account, duty, stream);
-        engage(shm, why);
+        vl_engage_now(shm, why);
         return 0;
     }
     a = &shm->accounts[account];

@@ -29,7 +29,7 @@ typedef enum {
     VL_ENGAGED_SLOTS,               /* more runnable requests than slots, of uneven sites */
     VL_ENGAGED_THREADS,             /* four fifths of a child's threads are busy */
     VL_ENGAGED_LIMIT,               /* a site reached its concurrency, or has a CPU cap */
-    VL_ENGAGED_ALWAYS               /* this MPM is never dormant */
+    VL_ENGAGED_ALWAYS               /* this MPM, or a child without an acceptor, is never dormant */
 } vl_engaged_e;
 
 /* How the state changes, for tests. */
@@ -52,11 +52,6 @@ typedef struct vl_engage_t {
 void vl_engage_post_config(vl_shm_t *shm, int may_rest);
 /* Returns a copy of the state, without the lock. */
 vl_engage_t vl_engage_state(const vl_shm_t *shm);
-const char *vl_engage_why(vl_engaged_e why);
-static inline const char *vl_engage_name(const vl_engage_t *state)
-{
-    return state->engaged ? "engaged" : "dormant";
-}
 /* Returns 1 if the server is dormant. */
 int vl_engage_is_dormant(const vl_shm_t *shm);
 
@@ -64,10 +59,8 @@ int vl_engage_is_dormant(const vl_shm_t *shm);
  * otherwise, so that the request waits before its connection has a thread. account_1: 1 + its
  * account; 0: not known. Takes no lock. */
 int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1);
-/* Engages the server because threads of mod_http2 are short. */
-void vl_engage_threads_are_short(vl_shm_t *shm);
-/* Engages the server until its next restart: this child has no acceptor. */
-void vl_engage_always(vl_shm_t *shm);
+/* Engages the server. VL_ENGAGED_ALWAYS: until its next restart. */
+void vl_engage_now(vl_shm_t *shm, vl_engaged_e why) __attribute__((cold));
 /* Counts a connection that the MPM has accepted while the server is dormant (by 1), or uncounts it (-1)
  * when its first request begins, or it ends. Under worker its thread is counted so until it has a lease,
  * under prefork its process until it ends, in both states. */

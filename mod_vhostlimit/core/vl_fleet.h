@@ -42,11 +42,11 @@ typedef struct vl_fleet_state_t {
 /* Number of the configuration. Accounts keep their numbers until it changes. */
 apr_uint32_t vl_fleet_generation(const vl_shm_t *shm);
 
-/* Reads sites with VhostLimit On from *account on and advances *account; it is 0 again when
+/* Reads sites with VhostLimit On from account *number on and advances *number; it is 0 again when
  * all have been read. all 0: only those with requests in the last seconds. Returns how
  * many, at most VL_FLEET_READINGS. */
 #define VL_FLEET_READINGS 64
-apr_size_t vl_fleet_read(vl_shm_t *shm, int all, apr_uint32_t *account,
+apr_size_t vl_fleet_read(vl_shm_t *shm, int all, apr_uint32_t *number,
                          vl_fleet_reading_t ret_readings[VL_FLEET_READINGS]);
 
 /* Makes n leases and renews all others until until_us. A weight above the site's own is

@@ -23,11 +23,6 @@
 /* While requests wait, a name has to be seen for so long before it gets an account. */
 #define SEEN_MIN_S 1
 
-static apr_uint32_t now_seconds(void)
-{
-    return (apr_uint32_t)(vl_clock_us() / APR_USEC_PER_SEC);
-}
-
 static apr_uint32_t load(const apr_uint32_t *value)
 {
     return __atomic_load_n(value, __ATOMIC_ACQUIRE);
@@ -67,16 +62,6 @@ int vl_hosts_normalize(const char *host, char ret_name[VL_HOST_SIZE])
     return n > 0;
 }
 
-static apr_uint64_t key_of(const vl_shm_t *shm, apr_uint32_t site, const char *name)
-{
-    char text[VL_HOST_SIZE + sizeof(site)];
-    const char *end;
-
-    memcpy(text, &site, sizeof(site));
-    end = apr_cpystrn(text + sizeof(site), name, VL_HOST_SIZE);
-    return apr_siphash24(text, (apr_size_t)(end - text), shm->hosts->secret) | 1;
-}
-
 static apr_uint32_t *bucket_of(const vl_shm_t *shm, apr_uint64_t key)
 {
     return &shm->host_buckets[(key >> 1) & (shm->hosts->buckets - 1)];
@@ -103,10 +88,15 @@ static apr_uint32_t account_of(const vl_shm_t *shm, apr_uint32_t entry)
 static int has_key(const vl_shm_t *shm, apr_uint32_t site, const char *host,
                    char ret_name[VL_HOST_SIZE], apr_uint64_t *ret_key)
 {
+    char text[VL_HOST_SIZE + sizeof(site)];
+    const char *end;
+
     if (!shm->hosts->max || !vl_hosts_normalize(host, ret_name)
         || !strcmp(ret_name, shm->accounts[site].name))
         return 0;
-    *ret_key = key_of(shm, site, ret_name);
+    memcpy(text, &site, sizeof(site));
+    end = apr_cpystrn(text + sizeof(site), ret_name, VL_HOST_SIZE);
+    *ret_key = apr_siphash24(text, (apr_size_t)(end - text), shm->hosts->secret) | 1;
     return 1;
 }
 
@@ -149,23 +139,17 @@ static void add_counters_locked(vl_shm_t *shm, apr_uint32_t site_account,
     shm->queue.accounts[site_account].backlog_us += shm->queue.accounts[host_account].backlog_us;
 }
 
-static void unlink_locked(vl_shm_t *shm, apr_uint32_t entry)
-{
-    apr_uint32_t *link = bucket_of(shm, shm->host[entry].key);
-
-    while (*link && *link != entry + 1)
-        link = &shm->host[*link - 1].next;
-    if (*link)
-        store(link, shm->host[entry].next);
-}
-
 /* Removes the name of an entry that may be reused, and puts the entry into the free ones.
  * Requires the segment lock. */
 static void release_locked(vl_shm_t *shm, apr_uint32_t entry)
 {
     vl_host_t *host = &shm->host[entry];
+    apr_uint32_t *link = bucket_of(shm, host->key);
 
-    unlink_locked(shm, entry);
+    while (*link && *link != entry + 1)
+        link = &shm->host[*link - 1].next;
+    if (*link)
+        store(link, host->next);
     __atomic_store_n(&host->key, 0, __ATOMIC_RELEASE);
     add_counters_locked(shm, host->site, account_of(shm, entry));
     store(&host->next, shm->hosts->free);
@@ -173,54 +157,30 @@ static void release_locked(vl_shm_t *shm, apr_uint32_t entry)
     shm->hosts->named--;
 }
 
-/* Returns 1 if nothing of the account runs or waits. Requires the segment lock. */
-static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_fair_account_t *fair = &shm->queue.accounts[account];
-
-    return !fair->running && !fair->waiting && !shm->accounts[account].occupied
-           && !shm->accounts[account].listed
-           && !shm->accounts[account].deferred;
-}
-
-/* Returns 1 if the account has not used more than the others. One that has used a little more
- * counts as well: the virtual time of the others only passes it when one of them comes
- * twice. Requires the segment lock. */
-static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_fair_account_t *fair = &shm->queue.accounts[account];
-    apr_int64_t little = VL_FAIR_ADVANCE(VL_REFUND_US, fair->limits.weight);
-
-    return VL_FAIR_AFTER(fair->fair.tag, shm->queue.head->vtime) <= little
-           && (!vl_fair_is_capped(&shm->queue, account) || fair->credit_us > 0);
-}
-
-/* is_full: there is no other entry for the new name. Requires the segment lock. */
-static int may_reuse_locked(const vl_shm_t *shm, apr_uint32_t entry, apr_uint32_t now_s,
-                            int is_full)
-{
-    const vl_host_t *host = &shm->host[entry];
-    apr_uint32_t last_s = load(&host->last_s), idle_s = passed_s(now_s, last_s);
-    int is_new = last_s - host->since_s < VL_HOSTS_ESTABLISHED_S;
-
-    if (!host->key || idle_s < VL_HOSTS_IDLE_S || !is_idle_locked(shm, account_of(shm, entry)))
-        return 0;
-    return idle_s >= VL_HOSTS_KEEP_S
-           || (is_full && is_new && is_paid_locked(shm, account_of(shm, entry)));
-}
-
-/* Releases an entry that may be reused, if there is one among the next HAND_STEPS. Requires
- * the segment lock. */
+/* Releases an entry that may be reused, if there is one among the next HAND_STEPS. is_full: there is
+ * no other entry for the new name. Requires the segment lock. */
 static void reuse_locked(vl_shm_t *shm, apr_uint32_t now_s, int is_full)
 {
     vl_hosts_t *hosts = shm->hosts;
     apr_uint32_t n;
 
     for (n = 0; n < HAND_STEPS && n < hosts->used; n++) {
-        apr_uint32_t entry = hosts->hand;
+        apr_uint32_t entry = hosts->hand, account = account_of(shm, entry);
+        const vl_host_t *host = &shm->host[entry];
+        apr_uint32_t last_s = load(&host->last_s), idle_s = passed_s(now_s, last_s);
+        int is_new = last_s - host->since_s < VL_HOSTS_ESTABLISHED_S;
+        const vl_fair_account_t *fair = &shm->queue.accounts[account];
 
         hosts->hand = (hosts->hand + 1) % hosts->used;
-        if (may_reuse_locked(shm, entry, now_s, is_full)) {
+        if (!host->key || idle_s < VL_HOSTS_IDLE_S || !vl_segment_is_idle_locked(shm, account))
+            continue;
+        /* The account has not used more than the others. One that has used a little more counts as
+         * well: the virtual time of the others only passes it when one of them comes twice. */
+        if (idle_s >= VL_HOSTS_KEEP_S
+            || (is_full && is_new
+                && VL_FAIR_AFTER(fair->fair.tag, shm->queue.head->vtime)
+                   <= VL_FAIR_ADVANCE(VL_REFUND_US, fair->limits.weight)
+                && (!vl_fair_is_capped(&shm->queue, account) || fair->credit_us > 0))) {
             release_locked(shm, entry);
             return;
         }
@@ -234,7 +194,7 @@ apr_uint32_t vl_hosts_forget_locked(vl_shm_t *shm, apr_uint32_t site)
     for (entry = 0; entry < shm->hosts->used; entry++) {
         if (!shm->host[entry].key || shm->host[entry].site != site)
             continue;
-        if (is_idle_locked(shm, account_of(shm, entry)))
+        if (vl_segment_is_idle_locked(shm, account_of(shm, entry)))
             release_locked(shm, entry);
         else
             left++;
@@ -284,22 +244,12 @@ static int may_begin_locked(vl_shm_t *shm, apr_uint32_t now_s)
     return hosts->begun < VL_HOSTS_BEGIN_RATE && ++hosts->begun;
 }
 
-/* Clears what the last name of the entry has left. */
-static void clear_locked(vl_shm_t *shm, apr_uint32_t entry)
-{
-    apr_uint32_t account = account_of(shm, entry);
-
-    memset(&shm->accounts[account], 0, sizeof(account_t));
-    memset(&shm->queue.accounts[account], 0, sizeof(vl_fair_account_t));
-    memset(&shm->inner[account], 0, sizeof(vl_inner_t));
-}
-
 /* Returns 1 + an empty entry, or 0. Prefers one that was in use, because its memory has been
  * touched. Requires the segment lock. */
 static apr_uint32_t take_entry_locked(vl_shm_t *shm, apr_uint32_t now_s)
 {
     vl_hosts_t *hosts = shm->hosts;
-    apr_uint32_t entry;
+    apr_uint32_t entry, account;
     int is_full = hosts->named >= hosts->limit;
 
     if (!hosts->free || is_full)
@@ -309,7 +259,10 @@ static apr_uint32_t take_entry_locked(vl_shm_t *shm, apr_uint32_t now_s)
     entry = hosts->free;
     if (entry) {
         hosts->free = shm->host[entry - 1].next;
-        clear_locked(shm, entry - 1);
+        account = account_of(shm, entry - 1);
+        memset(&shm->accounts[account], 0, sizeof(account_t));
+        memset(&shm->queue.accounts[account], 0, sizeof(vl_fair_account_t));
+        memset(&shm->inner[account], 0, sizeof(vl_inner_t));
     }
     else if (hosts->used < hosts->max)
         entry = ++hosts->used;
@@ -378,7 +331,7 @@ static apr_uint32_t find_or_begin(vl_shm_t *shm, apr_uint32_t site, const char *
 apr_uint32_t vl_hosts_find(vl_shm_t *shm, apr_uint32_t site, const char *host)
 {
     char name[VL_HOST_SIZE];
-    apr_uint32_t entry, now_s = now_seconds();
+    apr_uint32_t entry, now_s = (apr_uint32_t)(vl_clock_us() / APR_USEC_PER_SEC);
     apr_uint64_t key;
 
     if (!has_key(shm, site, host, name, &key))

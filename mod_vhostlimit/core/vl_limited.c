@@ -8,30 +8,18 @@
 /* At the recent rate, the queued requests would need longer than this. */
 #define SLOW_US 100000
 
-static int is_slow(const vl_limited_look_t *last, const vl_limited_look_t *look)
-{
-    apr_uint64_t passed = (apr_uint64_t)(look->at_us - last->at_us);
-
-    return look->waiting
-           && look->waiting * passed
-              >= (look->requests - last->requests) * SLOW_US;
-}
-
-static int is_limited(vl_limited_t *state, const vl_limited_look_t *look)
-{
-    int was_slow = state->slow;
-
-    state->slow = is_slow(&state->last, look);
-    return look->refused > state->last.refused || (state->slow && was_slow);
-}
-
 vl_limited_e vl_limited_step(vl_limited_t *state, const vl_limited_look_t *look)
 {
     vl_limited_look_t last = state->last;
-    /* If the clock was set back, no time has passed. */
-    int limited = last.at_us && look->at_us > last.at_us
-                  && is_limited(state, look);
+    apr_uint64_t passed = (apr_uint64_t)(look->at_us - last.at_us);
+    int was_slow = state->slow, limited = 0;
 
+    /* If the clock was set back, no time has passed. */
+    if (last.at_us && look->at_us > last.at_us) {
+        state->slow = look->waiting
+                      && look->waiting * passed >= (look->requests - last.requests) * SLOW_US;
+        limited = look->refused > last.refused || (state->slow && was_slow);
+    }
     state->last = *look;
     if (limited) {
         state->seen_us = look->at_us;
@@ -106,21 +94,6 @@ static apr_uint64_t unreported_kills_locked(account_t *a, apr_int64_t now_us)
     return n;
 }
 
-/* Performs the step of one account. Requires the segment lock. */
-static vl_limited_e step_account_locked(const vl_shm_t *shm, apr_uint32_t account,
-                                         apr_int64_t now_us)
-{
-    account_t *a = &shm->accounts[account];
-    vl_limited_look_t look;
-
-    look.at_us = now_us;
-    look.waiting = shm->queue.accounts[account].waiting + a->deferred;
-    look.requests = __atomic_load_n(&a->metrics.requests, __ATOMIC_RELAXED);
-    look.queued = __atomic_load_n(&a->metrics.queued, __ATOMIC_RELAXED);
-    look.refused = a->metrics.refused;
-    return vl_limited_step(&a->limited, &look);
-}
-
 apr_size_t vl_limited_check(vl_shm_t *shm, apr_int64_t now_us,
                          apr_uint32_t *account,
                          vl_limited_event_t ret_events[VL_LIMITED_EVENTS])
@@ -132,16 +105,24 @@ apr_size_t vl_limited_check(vl_shm_t *shm, apr_int64_t now_us,
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (; i < vl_segment_count(shm) && left && n < VL_LIMITED_EVENTS; i++, left--) {
-        apr_uint32_t a = vl_segment_account(shm, i);
-        vl_limited_e what = step_account_locked(shm, a, now_us);
-        apr_uint64_t killed = unreported_kills_locked(&shm->accounts[a], now_us);
+        apr_uint32_t number = vl_segment_account(shm, i);
+        account_t *a = &shm->accounts[number];
+        const vl_limited_look_t look = {
+            .at_us = now_us,
+            .waiting = shm->queue.accounts[number].waiting + a->deferred,
+            .requests = __atomic_load_n(&a->metrics.requests, __ATOMIC_RELAXED),
+            .queued = __atomic_load_n(&a->metrics.queued, __ATOMIC_RELAXED),
+            .refused = a->metrics.refused
+        };
+        vl_limited_e what = vl_limited_step(&a->limited, &look);
+        apr_uint64_t killed = unreported_kills_locked(a, now_us);
 
         if (what == VL_LIMITED_AS_BEFORE && !killed)
             continue;
         ret_events[n].killed = killed;
-        fill_event_locked(shm, a, what, &ret_events[n++]);
+        fill_event_locked(shm, number, what, &ret_events[n++]);
         if (what == VL_LIMITED_ENDS)
-            vl_limited_clear(&shm->accounts[a].limited);
+            vl_limited_clear(&a->limited);
     }
     if (i < vl_segment_count(shm))
         *account = i;

@@ -34,6 +34,16 @@ vl_limits_t vl_override_limits(vl_mode_e mode, const vl_values_t *values)
     return limits;
 }
 
+void vl_override_limit_part(const vl_override_t *state, vl_part_t *part)
+{
+    apr_uint32_t most = (apr_uint32_t)state->now.of[VL_KEY_weight] * 1000;
+
+    if (state->keys & VL_KEY_BIT(VL_KEY_weight))
+        part->weight_milli = 0;
+    else if (part->weight_milli > most)
+        part->weight_milli = most;
+}
+
 /* Ends the override of a limit. */
 static void reset(vl_override_t *state, vl_key_e key)
 {
@@ -59,25 +69,20 @@ static void set(vl_override_t *state, vl_key_e key, apr_int64_t value,
     state->keys |= bit;
 }
 
-/* Takes a timed override back: to the override before it, or to the configured value. */
-static void expire(vl_override_t *state, vl_key_e key)
-{
-    if (state->earlier_keys & VL_KEY_BIT(key))
-        set(state, key, state->earlier.of[key], 0);
-    else
-        reset(state, key);
-}
-
 void vl_override_change(vl_override_t *state, const vl_change_t *change)
 {
     vl_key_e key;
 
     for (key = 0; key < VL_KEY_COUNT; key++) {
         unsigned bit = VL_KEY_BIT(key);
+        int is_over = change->expire_us && state->timed & bit
+                      && state->until_us[key] <= change->expire_us;
 
-        if (change->expire_us && state->timed & bit
-            && state->until_us[key] <= change->expire_us)
-            expire(state, key);
+        /* A timed override goes back to the override before it, or to the configured value. */
+        if (is_over && state->earlier_keys & bit)
+            set(state, key, state->earlier.of[key], 0);
+        else if (is_over)
+            reset(state, key);
         if (change->configure & bit) {
             state->configured.of[key] = change->values.of[key];
             if (!(state->keys & bit))

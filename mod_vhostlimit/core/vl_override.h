@@ -56,6 +56,9 @@ vl_key_e vl_override_key(const char *name);
 /* Returns the limits that admission enforces. */
 vl_limits_t vl_override_limits(vl_mode_e mode, const vl_values_t *values);
 
+/* Limits what vhostlimit-fleet leases: a weight that vhostlimitctl has set replaces a leased one, and
+ * a lease never raises the weight. */
+void vl_override_limit_part(const vl_override_t *state, vl_part_t *part);
 /* Applies a change to state->now. */
 void vl_override_change(vl_override_t *state, const vl_change_t *change);
 /* Applies a new configuration. Limits whose configured value has changed are no longer

@@ -57,13 +57,15 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     }
 }
 
-/* Makes the chains of hosts, and the list of free entries, again. Requires the segment
- * lock. */
-static void chain_hosts_locked(vl_shm_t *shm)
+/* Computes all sums again from the cells and rings. asking and waiting are read without the
+ * lock, so they are stored once, when they are complete. Requires the segment lock. */
+static void sum_up_locked(vl_shm_t *shm)
 {
+    vl_queue_t *q = &shm->queue;
     vl_hosts_t *hosts = shm->hosts;
-    apr_uint32_t entry;
+    apr_uint32_t a, c, i, entry, asking = 0, waiting = 0;
 
+    /* The chains of hosts, and the list of free entries. */
     memset(shm->host_buckets, 0, sizeof(*shm->host_buckets) * hosts->buckets);
     hosts->named = hosts->free = 0;
     for (entry = 0; entry < hosts->used; entry++) {
@@ -75,16 +77,6 @@ static void chain_hosts_locked(vl_shm_t *shm)
         *list = entry + 1;
         hosts->named += host->key != 0;
     }
-}
-
-/* Computes all sums again from the cells and rings. asking and waiting are read without the
- * lock, so they are stored once, when they are complete. Requires the segment lock. */
-static void sum_up_locked(vl_shm_t *shm)
-{
-    vl_queue_t *q = &shm->queue;
-    apr_uint32_t a, c, i, asking = 0, waiting = 0;
-
-    chain_hosts_locked(shm);
     q->head->running = q->head->heap.length = q->head->active = q->head->heaviest
         = q->head->ahead = 0;
     q->head->active_milli = q->head->load = shm->head->calls = 0;

@@ -223,6 +223,15 @@ static inline apr_uint32_t vl_segment_account(const vl_shm_t *shm, apr_uint32_t 
     return i < shm->head->used ? i : shm->head->sites + (i - shm->head->used);
 }
 
+/* Returns 1 if nothing of the account runs or waits. Requires the segment lock. */
+static inline int vl_segment_is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_fair_account_t *fair = &shm->queue.accounts[account];
+    const account_t *a = &shm->accounts[account];
+
+    return !fair->running && !fair->waiting && !a->occupied && !a->listed && !a->deferred;
+}
+
 /* Returns the i-th grant in the child's ring. */
 static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)
 {

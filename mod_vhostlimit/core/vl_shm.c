@@ -89,29 +89,12 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     return offset;
 }
 
-static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
-                   apr_uint32_t children)
-{
-    cpu_set_t set;
-
-    shm->self = NO_CHILD;
-    shm->by_name = apr_hash_make(shm->pool);
-    shm->head->capacity = sites + hosts;
-    shm->head->sites = sites;
-    shm->head->children = children;
-    shm->head->processors = sched_getaffinity(0, sizeof(set), &set) ? 1
-                                                                    : (apr_uint32_t)CPU_COUNT(&set);
-    shm->head->created = apr_time_now();
-    shm->head->queue.slots = APR_UINT32_MAX;
-    vl_clients_init(shm->clients);
-    vl_hosts_post_config_init(shm, hosts, buckets_for(hosts));
-}
-
 static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                          apr_uint32_t children)
 {
     apr_shm_t *segment;
     apr_status_t rv;
+    cpu_set_t set;
     char *base;
 
     /* Anonymous: pages that are never written use no memory, and the segment cannot outlive
@@ -123,7 +106,17 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
     /* apr puts the size before it. */
     base = apr_shm_baseaddr_get(segment);
     lay_out(shm, base + (CACHE_LINE - (apr_uintptr_t)base % CACHE_LINE) % CACHE_LINE, sites, hosts, children);
-    set_up(shm, sites, hosts, children);
+    shm->self = NO_CHILD;
+    shm->by_name = apr_hash_make(shm->pool);
+    shm->head->capacity = sites + hosts;
+    shm->head->sites = sites;
+    shm->head->children = children;
+    shm->head->processors = sched_getaffinity(0, sizeof(set), &set) ? 1
+                                                                    : (apr_uint32_t)CPU_COUNT(&set);
+    shm->head->created = apr_time_now();
+    shm->head->queue.slots = APR_UINT32_MAX;
+    vl_clients_init(shm->clients);
+    vl_hosts_post_config_init(shm, hosts, buckets_for(hosts));
     rv = vl_segment_post_config_init_lock(shm->head);
     return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;
 }
@@ -174,16 +167,6 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
     vl_segment_unlock(shm);
 }
 
-static int is_needed_locked(vl_shm_t *shm, apr_uint32_t account)
-{
-    const account_t *a = &shm->accounts[account];
-    const vl_fair_account_t *fair = &shm->queue.accounts[account];
-
-    return a->generation == shm->head->generation || fair->running || a->listed
-           || fair->waiting || a->occupied || a->deferred
-           || vl_hosts_forget_locked(shm, account);
-}
-
 /* Returns an account that is no longer needed and removes its name, or NULL if there is
  * none. Requires the segment lock. */
 static account_t *account_reuse_locked(vl_shm_t *shm)
@@ -191,13 +174,14 @@ static account_t *account_reuse_locked(vl_shm_t *shm)
     for (; shm->reuse_from < shm->head->used; shm->reuse_from++) {
         account_t *account = &shm->accounts[shm->reuse_from];
 
-        if (!is_needed_locked(shm, shm->reuse_from)) {
-            apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
-                         NULL);
-            memset(&shm->inner[shm->reuse_from], 0, sizeof(vl_inner_t));
-            vl_fair_forget_clients(shm->clients, shm->reuse_from);
-            return account;
-        }
+        if (account->generation == shm->head->generation
+            || !vl_segment_is_idle_locked(shm, shm->reuse_from)
+            || vl_hosts_forget_locked(shm, shm->reuse_from))
+            continue;
+        apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING, NULL);
+        memset(&shm->inner[shm->reuse_from], 0, sizeof(vl_inner_t));
+        vl_fair_forget_clients(shm->clients, shm->reuse_from);
+        return account;
     }
     return NULL;
 }
@@ -262,18 +246,6 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
     return account ? APR_SUCCESS : APR_ENOSPC;
 }
 
-/* A weight that vhostlimitctl has set replaces a leased one, and a lease never raises the
- * weight (vl_fleet.h). */
-static void limit_leased_weight(vl_part_t *part, const vl_override_t *override)
-{
-    apr_uint32_t most = (apr_uint32_t)override->now.of[VL_KEY_weight] * 1000;
-
-    if (override->keys & VL_KEY_BIT(VL_KEY_weight))
-        part->weight_milli = 0;
-    else if (part->weight_milli > most)
-        part->weight_milli = most;
-}
-
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
@@ -285,7 +257,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
         return rv;
     vl_override_change(override, change);
     limits = vl_override_limits(shm->queue.accounts[account].limits.mode, &override->now);
-    limit_leased_weight(&shm->queue.accounts[account].part, override);
+    vl_override_limit_part(override, &shm->queue.accounts[account].part);
     vl_fair_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
@@ -358,24 +330,6 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->limited_since_us = a->limited.since_us;
 }
 
-/* Copies what needs no lock: names do not change, and the counters need not be consistent.
- * An account without requests has nothing else to read. */
-static void snapshot_rest(const vl_shm_t *shm, apr_uint32_t account,
-                          vl_account_snapshot_t *ret)
-{
-    const account_t *a = &shm->accounts[account];
-    unsigned b;
-
-    apr_cpystrn(ret->name, a->name, VL_NAME_SIZE);
-    memset(ret->waits, 0, sizeof(ret->waits));
-    memset(&ret->rate, 0, sizeof(ret->rate));
-    if (!ret->metrics.requests)
-        return;
-    ret->rate = a->rate;
-    for (b = 0; b < VL_WAIT_BUCKETS; b++)
-        ret->waits[b] = __atomic_load_n(&a->waits[b], __ATOMIC_RELAXED);
-}
-
 apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_size_t n,
                               vl_account_snapshot_t *ret_snapshots,
@@ -384,6 +338,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
     apr_status_t rv = vl_segment_lock(shm);
     apr_int64_t since_us;
     apr_size_t i;
+    unsigned b;
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -392,8 +347,21 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
         snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
     *held_us += vl_clock_us() - since_us;
     vl_segment_unlock(shm);
-    for (i = 0; i < n; i++)
-        snapshot_rest(shm, accounts[i], &ret_snapshots[i]);
+    /* The rest needs no lock: names do not change, and the counters need not be consistent. An account
+     * without requests has nothing else to read. */
+    for (i = 0; i < n; i++) {
+        const account_t *a = &shm->accounts[accounts[i]];
+        vl_account_snapshot_t *ret = &ret_snapshots[i];
+
+        apr_cpystrn(ret->name, a->name, VL_NAME_SIZE);
+        memset(ret->waits, 0, sizeof(ret->waits));
+        memset(&ret->rate, 0, sizeof(ret->rate));
+        if (!ret->metrics.requests)
+            continue;
+        ret->rate = a->rate;
+        for (b = 0; b < VL_WAIT_BUCKETS; b++)
+            ret->waits[b] = __atomic_load_n(&a->waits[b], __ATOMIC_RELAXED);
+    }
     return APR_SUCCESS;
 }
 

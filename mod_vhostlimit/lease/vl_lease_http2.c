@@ -214,7 +214,7 @@ static int passes_dormant_locked(vl_lease_t *lease)
     if (!vl_engage_has_room(vl_leases.shm, lease->account_known ? lease->account + 1 : 0))
         return 0;
     if (vl_leases.passed * 2 >= vl_leases.workers) {
-        vl_engage_threads_are_short(vl_leases.shm);
+        vl_engage_now(vl_leases.shm, VL_ENGAGED_THREADS);
         return 0;
     }
     lease->passed++;
