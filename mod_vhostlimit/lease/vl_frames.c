@@ -14,12 +14,6 @@
 #define TYPE_CONTINUATION 0x9
 #define FLAG_END_STREAM 0x1
 
-void vl_frames_init(vl_frames_t *frames)
-{
-    memset(frames, 0, sizeof(*frames));
-    frames->preface = VL_FRAMES_PREFACE;
-}
-
 void vl_frames_release_one(vl_frames_t *frames)
 {
     if (!frames->streams)
@@ -118,9 +112,11 @@ apr_size_t vl_frames_next(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
     *ret_verdict = VL_FRAMES_NONE;
     ret_span->data = data;
     ret_span->length = 0;
-    if (frames->preface) {
-        n = length < frames->preface ? length : frames->preface;
-        frames->preface -= (apr_uint32_t)n;
+    if (frames->preface < VL_FRAMES_PREFACE) {
+        n = VL_FRAMES_PREFACE - frames->preface;
+        if (n > length)
+            n = length;
+        frames->preface += (apr_uint32_t)n;
         *ret_verdict = VL_FRAMES_PASS;
         ret_span->length = n;
         return n;

@@ -31,8 +31,9 @@ typedef enum {
     VL_FRAMES_RELEASE       /* all held bytes go to mod_http2, then these */
 } vl_frames_e;
 
+/* All zero: the preface of the connection has not come yet. */
 typedef struct vl_frames_t {
-    apr_uint32_t preface;           /* bytes of the preface still to come */
+    apr_uint32_t preface;           /* bytes of the preface that have arrived */
     apr_uint32_t header_length;     /* bytes of `header` that have arrived */
     unsigned char header[VL_FRAMES_HEADER];
     apr_uint32_t payload;           /* bytes of the frame still to come */
@@ -52,9 +53,6 @@ typedef struct vl_span_t {
     const char *data;               /* into the caller's bytes, or into `header` */
     apr_size_t length;
 } vl_span_t;
-
-/* Initializes *frames for a connection whose preface has not come yet. */
-void vl_frames_init(vl_frames_t *frames);
 
 /* Returns 1 if a new stream may begin. Called when no stream is held. */
 typedef int (*vl_frames_may_begin_fn)(void *context);

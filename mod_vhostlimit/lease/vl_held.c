@@ -22,11 +22,6 @@ struct vl_held_stream_t {
 /* A stream and its node of the tree: glibc's node has three pointers. */
 #define STREAM_BYTES (sizeof(vl_held_stream_t) + 3 * sizeof(void *))
 
-void vl_held_init(vl_held_t *held)
-{
-    memset(held, 0, sizeof(*held));
-}
-
 void vl_held_free(vl_held_t *held)
 {
     vl_piece_t *piece;
@@ -50,27 +45,6 @@ static vl_held_stream_t *find_stream(const vl_held_t *held, apr_uint32_t id)
     void *node = tfind(&key, &held->streams, compare_streams);
 
     return node ? *(vl_held_stream_t **)node : NULL;
-}
-
-static vl_held_stream_t *add_stream(vl_held_t *held, apr_uint32_t id)
-{
-    vl_held_stream_t *stream = calloc(1, sizeof(*stream));
-
-    if (!stream)
-        abort();                    /* as httpd does (ap_abort_on_oom) */
-    stream->held = held;
-    stream->id = id;
-    if (!tsearch(stream, &held->streams, compare_streams))
-        abort();
-    held->bytes += STREAM_BYTES;
-    return stream;
-}
-
-static void remove_stream(vl_held_t *held, vl_held_stream_t *stream)
-{
-    tdelete(stream, &held->streams, compare_streams);
-    held->bytes -= STREAM_BYTES;
-    free(stream);
 }
 
 static void begin_piece(vl_held_t *held, vl_held_stream_t *stream, int is_block,
@@ -108,7 +82,17 @@ void vl_held_begin(vl_held_t *held, apr_uint32_t id, int is_block, apr_size_t le
 {
     vl_held_stream_t *stream = find_stream(held, id);
 
-    begin_piece(held, stream ? stream : add_stream(held, id), is_block, length);
+    if (!stream) {
+        stream = calloc(1, sizeof(*stream));
+        if (!stream)
+            abort();                /* as httpd does (ap_abort_on_oom) */
+        stream->held = held;
+        stream->id = id;
+        if (!tsearch(stream, &held->streams, compare_streams))
+            abort();
+        held->bytes += STREAM_BYTES;
+    }
+    begin_piece(held, stream, is_block, length);
 }
 
 void vl_held_add(vl_held_t *held, const char *data, apr_size_t length)
@@ -155,8 +139,11 @@ vl_piece_t *vl_held_take(vl_held_t *held, apr_uint32_t id)
     *(piece->before ? &piece->before->next : &held->first) = piece->next;
     *(piece->next ? &piece->next->before : &held->last) = piece->before;
     held->bytes -= sizeof(*piece) + piece->size;
-    if (!stream->first)
-        remove_stream(held, stream);
+    if (!stream->first) {
+        tdelete(stream, &held->streams, compare_streams);
+        held->bytes -= STREAM_BYTES;
+        free(stream);
+    }
     return piece;
 }
 

@@ -29,6 +29,7 @@ typedef struct vl_piece_t {
     char bytes[];
 } vl_piece_t;
 
+/* All zero: nothing is held. */
 typedef struct vl_held_t {
     vl_piece_t *first, *last;       /* in order of arrival */
     void *streams;                  /* tree of tsearch() */
@@ -37,7 +38,6 @@ typedef struct vl_held_t {
     apr_size_t bytes;               /* memory of all pieces and streams */
 } vl_held_t;
 
-void vl_held_init(vl_held_t *held);
 void vl_held_free(vl_held_t *held);
 
 /* Begins a frame; vl_held_add() adds its bytes. length: the whole frame with its header.

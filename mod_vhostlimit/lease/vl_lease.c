@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -238,13 +237,6 @@ static void end_wait_in_mpm(vl_lease_t *lease)
     }
 }
 
-/* Returns 1 if mod_http2 has left the connection to the MPM to poll. */
-static int waits_in_mpm(const conn_rec *c)
-{
-    return c->cs->state == wait_state()
-           && (vl_leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
-}
-
 /* The connection becomes idle. KeepAliveTimeout runs unless streams wait for the client. */
 static void wait_for_client(vl_lease_t *lease)
 {
@@ -277,21 +269,9 @@ static int is_kept_alive(const conn_rec *c, int rc)
            && c->cs->sense != CONN_SENSE_WANT_READ;
 }
 
-/* A suspended connection waits until its client takes the rest of the response, for Timeout at
- * most. */
-static void wait_for_output(vl_lease_t *lease)
-{
-    vl_waiters_lock();
-    lease->state = IDLE;
-    lease->wants_output = 1;
-    vl_wheel_set(vl_leases.wheel, &lease->timer,
-                 vl_clock_us() + lease->c->base_server->timeout);
-    vl_waiters_unlock();
-    vl_lease_suspend(lease);
-}
-
-/* Sends the output of a suspended connection, as the MPM does for others. Returns 1 if the
- * connection may wait for its next request. */
+/* Sends the output of a suspended connection, as the MPM does for others. If the client does not take
+ * all of it now, the connection waits, for Timeout at most. Returns 1 if the connection may wait for
+ * its next request. */
 static int send_output(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
@@ -301,7 +281,12 @@ static int send_output(vl_lease_t *lease)
         return 0;
     }
     if (vl_has_pending_output(c)) {
-        wait_for_output(lease);
+        vl_waiters_lock();
+        lease->state = IDLE;
+        lease->wants_output = 1;
+        vl_wheel_set(vl_leases.wheel, &lease->timer, vl_clock_us() + c->base_server->timeout);
+        vl_waiters_unlock();
+        vl_lease_suspend(lease);
         return 0;
     }
     if (c->keepalive != AP_CONN_KEEPALIVE || (vl_lease_is_stopping(lease) && !vl_has_pending_input(c))) {
@@ -367,7 +352,9 @@ static int after_run(vl_lease_t *lease, int rc)
         return 0;
     if (!lease->http2 && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1))
         lease->other_protocol = 1;
-    lease->streams_blocked = lease->frames && rc == OK && waits_in_mpm(c);
+    /* mod_http2 has left the connection to the MPM to poll. */
+    lease->streams_blocked = lease->frames && rc == OK && c->cs->state == wait_state()
+                             && (vl_leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
     if (lease->suspended && !lease->http2) {
         if ((rc != OK && rc != DONE) || c->cs->state != CONN_STATE_WRITE_COMPLETION
             || !send_output(lease))
@@ -508,7 +495,10 @@ int vl_lease_process(vl_lease_t *lease)
         flush_parked(lease);
     }
     do {
-        vl_lease_look(lease);
+        /* The server may become engaged before the request is queued. */
+        lease->reads_first = vl_engage_is_dormant(vl_leases.shm)
+                             || (vl_lease_must_look(lease)
+                                 && vl_leases.look(lease->c, lease->varies, 1));
         vl_waiters_lock();
         next = next_locked(lease);
         vl_waiters_unlock();
@@ -573,15 +563,6 @@ int vl_lease_rest(vl_lease_t *lease)
     return rests;
 }
 
-/* The first stream's request has been read, and later streams may begin. */
-static void note_first_stream_locked(vl_lease_t *lease)
-{
-    if (lease->first_stream != STREAM_PASSED)
-        return;
-    lease->first_stream = STREAM_READ;
-    vl_lease_wake_locked(lease);
-}
-
 /* The MPM would have to poll an HTTP/2 connection. */
 static void refuse_h2c(const request_rec *r)
 {
@@ -622,7 +603,11 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
         return;
     vl_waiters_lock();
     if (vl_leases.parks) {
-        note_first_stream_locked(lease);
+        /* Later streams may begin. */
+        if (lease->first_stream == STREAM_PASSED) {
+            lease->first_stream = STREAM_READ;
+            vl_lease_wake_locked(lease);
+        }
         forget_passed_locked(lease, lease->passed > 0);
     }
     else {
@@ -688,30 +673,25 @@ int vl_lease_ends_with_next(const vl_lease_t *lease)
     return lease->account_known && vl_lease_credit(lease) <= (apr_int64_t)lease->estimate_us;
 }
 
-/* Under prefork there is no other thread in this process. The idle connection's process
- * is counted here. Returns 0 if processes are short, and the caller closes the
- * connection. */
-static int idle_under_prefork(vl_lease_t *lease)
+int vl_lease_begin_idle(vl_lease_t *lease)
 {
     int leaves = 1;
 
+    if (vl_lease_has_thread()) {
+        vl_waiters_lock();
+        lease->idle_since_us = vl_clock_us();
+        vl_lease_enter_ring_locked(lease, vl_leases.idle);
+        vl_waiters_unlock();
+        return 1;
+    }
+    /* Under prefork there is no other thread in this process. The idle connection's process
+     * is counted here. */
     if (lease->account_known && !lease->thread_counted) {
         lease->thread_counted = 1;
         lease->thread_account = lease->account;
         leaves = vl_slot_occupy(vl_leases.shm, lease->account, VL_OCCUPY_IDLE);
     }
     return leaves && !vl_lease_threads_are_short();
-}
-
-int vl_lease_begin_idle(vl_lease_t *lease)
-{
-    if (!vl_lease_has_thread())
-        return idle_under_prefork(lease);
-    vl_waiters_lock();
-    lease->idle_since_us = vl_clock_us();
-    vl_lease_enter_ring_locked(lease, vl_leases.idle);
-    vl_waiters_unlock();
-    return 1;
 }
 
 int vl_lease_is_gone(vl_lease_t *lease)
@@ -757,8 +737,10 @@ static void detach(vl_lease_t *lease)
     vl_waiters_lock();
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
-    if (has_socket(lease))
-        vl_lease_unwatch_locked(lease);
+    if (has_socket(lease) && lease->in_input_set) {
+        epoll_ctl(vl_leases.input_fd, EPOLL_CTL_DEL, lease->fd, NULL);
+        lease->in_input_set = 0;
+    }
     grant = vl_lease_leave_queue_locked(lease);
     lease->state = EXPIRED;
     vl_lease_enter_ring_locked(lease, vl_leases.closing);
@@ -841,15 +823,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
 
 /* --- timeouts, and shortage of descriptors or threads --------------------- */
 
-static vl_lease_t *lease_of(vl_timer_t *timer)
-{
-    return (vl_lease_t *)(void *)((char *)timer - offsetof(vl_lease_t, timer));
-}
-
 /* Closes an idle connection. */
-static void expire_locked(vl_timer_t *timer)
+static void expire_locked(vl_lease_t *lease)
 {
-    vl_lease_t *lease = lease_of(timer);
     struct pollfd pfd = { lease->fd, POLLIN, 0 };
 
     if (lease->state != IDLE)
@@ -887,12 +863,12 @@ static void trim_pools(apr_pool_t *p)
 /* vl_wheel_fn: closes an idle connection whose KeepAliveTimeout has expired. */
 static void time_is_up_locked(vl_timer_t *timer)
 {
-    vl_lease_t *lease = lease_of(timer);
+    vl_lease_t *lease = (vl_lease_t *)(void *)((char *)timer - offsetof(vl_lease_t, timer));
     apr_int64_t due_us = lease->idle_since_us
                          + __atomic_load_n(&lease->keepalive_us, __ATOMIC_RELAXED);
 
     if (lease->state != IDLE || lease->ring != vl_leases.idle || vl_clock_us() >= due_us) {
-        expire_locked(timer);
+        expire_locked(lease);
         return;
     }
     if (lease->suspended && !lease->busy)
@@ -918,35 +894,28 @@ int vl_lease_close_one_locked(void)
     vl_lease_leave_ring_locked(lease);
     vl_wheel_clear(&lease->timer);
     if (vl_leases.parks)
-        expire_locked(&lease->timer);
+        expire_locked(lease);
     else
         shutdown(lease->fd, SHUT_RD);       /* Its thread, which reads, finds the end. */
     return 1;
 }
 
-/* Under worker: closes connections that have been idle for longer than IDLE_US while
- * threads are short. */
-static void close_idle_locked(apr_int64_t now_us)
+void vl_lease_tick(apr_int64_t now_us)
 {
     vl_lease_t *lease;
 
-    while (vl_lease_threads_are_short()
+    vl_waiters_lock();
+    /* A thread that was about to take a ready connection may have been stopped by other work. */
+    if (vl_leases.parks)
+        vl_lease_start_runner_locked();
+    /* Under worker: closes connections that have been idle for long while threads are short. */
+    while (!vl_leases.parks && vl_leases.shm && vl_lease_threads_are_short()
            && !APR_RING_EMPTY(vl_leases.idle, vl_lease_t, link)
            && now_us - APR_RING_FIRST(vl_leases.idle)->idle_since_us > IDLE_US) {
         lease = APR_RING_FIRST(vl_leases.idle);
         vl_lease_leave_ring_locked(lease);
         shutdown(lease->fd, SHUT_RD);
     }
-}
-
-void vl_lease_tick(apr_int64_t now_us)
-{
-    vl_waiters_lock();
-    /* A thread that was about to take a ready connection may have been stopped by other work. */
-    if (vl_leases.parks)
-        vl_lease_start_runner_locked();
-    else if (vl_leases.shm)
-        close_idle_locked(now_us);
     /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
      * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */
     if (vl_leases.stopping) {
@@ -996,7 +965,7 @@ void vl_lease_child_drain(void)
     APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
         if (vl_leases.wheel && lease->state == IDLE && !lease->requeue_at_head) {
             vl_wheel_clear(&lease->timer);
-            expire_locked(&lease->timer);
+            expire_locked(lease);
         }
     }
     while (vl_leases.want_worker && !APR_RING_EMPTY(vl_leases.want_worker, vl_lease_t, link)) {

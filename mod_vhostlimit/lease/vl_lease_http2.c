@@ -6,12 +6,10 @@
  */
 #include "lease/vl_lease_int.h"
 
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <ap_mpm.h>
-#include <http_connection.h>
 #include <http_core.h>
 #include <mpm_common.h>
 
@@ -124,45 +122,27 @@ static int may_use_worker(apr_uint32_t account)
                          ? vl_leases.workers - vl_leases.waiting : 0);
 }
 
-/* Wakes the oldest connection in want_worker whose account may use a worker. */
-static void wake_one_for_worker_locked(void)
+void vl_lease_workers_wait(apr_uint32_t account, int by)
 {
     vl_lease_t *lease;
 
-    APR_RING_FOREACH(lease, vl_leases.want_worker, vl_lease_t, link) {
-        if (may_use_worker(lease->account)) {
-            vl_lease_leave_ring_locked(lease);
-            lease->worker_free = 1;
-            eventfd_write(lease->wake_fd, 1);
-            return;
-        }
-    }
-}
-
-void vl_lease_workers_wait(apr_uint32_t account, int by)
-{
     if (!vl_leases.parks || !vl_leases.shm)
         return;
     vl_waiters_lock();
     vl_leases.waiting += (apr_uint32_t)by;
     vl_leases.waiting_by_account[account] += (apr_uint32_t)by;
-    if (by < 0)
-        wake_one_for_worker_locked();
+    if (by < 0) {
+        /* Wakes the oldest connection whose account may use a worker. */
+        APR_RING_FOREACH(lease, vl_leases.want_worker, vl_lease_t, link) {
+            if (!may_use_worker(lease->account))
+                continue;
+            vl_lease_leave_ring_locked(lease);
+            lease->worker_free = 1;
+            eventfd_write(lease->wake_fd, 1);
+            break;
+        }
+    }
     vl_waiters_unlock();
-}
-
-/* Puts the connection in want_worker until a worker is free. Slots that it has been
- * granted go to other connections. */
-static void wait_for_worker_locked(vl_lease_t *lease)
-{
-    vl_ticket_t *ticket;
-
-    lease->stream_allowed = 0;
-    while ((ticket = apr_array_pop(lease->tickets)))
-        vl_slot_end(vl_leases.shm, ticket, NULL);
-    if (vl_slot_granted(vl_leases.shm))
-        vl_waiters_take_locked();
-    vl_lease_enter_ring_locked(lease, vl_leases.want_worker);
 }
 
 /* --- HTTP/2: streams that begin ------------------------------------------- */
@@ -178,32 +158,35 @@ static void reserve(vl_lease_t *lease)
     vl_waiters_unlock();
 }
 
-/* Takes a slot for one more stream on the credit of the lease. Without credit the lease
- * is renewed, unless other connections are queued. Returns 0 if the stream has to wait. */
-static int take_slot_by_credit_locked(vl_lease_t *lease)
+/* Returns 1 if a stream may begin. Puts the connection in want_worker if no worker is free for it.
+ * Slots that it has been granted go to other connections then. Takes a slot on the credit of the
+ * lease if none was granted. Without credit the lease is renewed, unless other connections are
+ * queued. */
+static int may_begin_locked(vl_lease_t *lease)
 {
-    vl_ticket_t ticket;
+    vl_ticket_t *ticket, taken;
 
+    if (!may_use_worker(lease->account) && vl_lease_make_poll_fd(lease)) {
+        lease->stream_allowed = 0;
+        while ((ticket = apr_array_pop(lease->tickets)))
+            vl_slot_end(vl_leases.shm, ticket, NULL);
+        if (vl_slot_granted(vl_leases.shm))
+            vl_waiters_take_locked();
+        vl_lease_enter_ring_locked(lease, vl_leases.want_worker);
+        return 0;
+    }
+    if (lease->stream_allowed) {
+        lease->stream_allowed = 0;
+        return 1;
+    }
     if (vl_lease_credit(lease) <= 0) {
         if (vl_slot_contended(vl_leases.shm))
             return 0;
         vl_lease_renew(lease);
     }
-    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, 1, &ticket) != APR_SUCCESS)
+    if (vl_slot_ask(vl_leases.shm, lease->account, VL_ASK_LEASE, 1, &taken) != APR_SUCCESS)
         return 0;
-    vl_lease_add_ticket_locked(lease, &ticket);
-    return 1;
-}
-
-static int may_begin_locked(vl_lease_t *lease)
-{
-    if (!may_use_worker(lease->account) && vl_lease_make_poll_fd(lease)) {
-        wait_for_worker_locked(lease);
-        return 0;
-    }
-    if (!lease->stream_allowed && !take_slot_by_credit_locked(lease))
-        return 0;
-    lease->stream_allowed = 0;
+    APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = taken;
     return 1;
 }
 
@@ -496,10 +479,8 @@ void vl_lease_begin_http2(vl_lease_t *lease)
     lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
     if (lease->is_measured)
         vl_lease_begin_charges(lease);
-    lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
+    lease->frames = apr_pcalloc(c->pool, sizeof(*lease->frames));
     __atomic_store_n(&has_frames, 1, __ATOMIC_RELAXED);
-    vl_frames_init(lease->frames);
-    vl_held_init(&lease->held);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
     lease->session_pending = 1;

@@ -200,7 +200,9 @@ void vl_lease_start_runner_locked(void);
 
 void vl_lease_leave_ring_locked(vl_lease_t *lease);
 void vl_lease_enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring);
-/* Makes wake_fd and poll_fd. Returns 0 if no descriptor is left. */
+/* Makes wake_fd and poll_fd. poll_fd is an epoll descriptor that is readable when wake_fd is
+ * written, and at the events of the client's socket in `polled`. Returns 0 if no descriptor is
+ * left. */
 int vl_lease_make_poll_fd(vl_lease_t *lease);
 /* Sets the events of the client's socket that make poll_fd readable. */
 void vl_lease_poll_client(vl_lease_t *lease, apr_uint32_t events);
@@ -210,7 +212,8 @@ void vl_lease_uninstall_poll_fd(vl_lease_t *lease);
 /* Returns 1 if the held frames use so much memory that no more input is read. */
 int vl_lease_is_held_full(const vl_lease_t *lease);
 /* Installs poll_fd before the MPM polls the connection. has_ended: the client has closed
- * its sending side. */
+ * its sending side and may still wait for the answer, so that event must not wake the
+ * MPM again. Streams that wait for their client need its input. */
 void vl_lease_park_locked(vl_lease_t *lease, int has_ended);
 
 /* --- vl_lease_queue.c: credit and the queue --------------------------------- */
@@ -222,18 +225,17 @@ void vl_lease_use_credit(vl_lease_t *lease, apr_int64_t us);
 /* Return 1 if the connection's requests may have to wait. */
 int vl_lease_is_limited(const vl_lease_t *lease);
 int vl_lease_is_limited_locked(const vl_lease_t *lease);
-/* vl_waiter_done_fn of leases. */
+/* vl_waiter_done_fn of leases: stores the answer of the queue and wakes the connection. */
 void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused);
 /* Uses the answer of the queue, if there is one: a new lease, or a refusal. */
 void vl_lease_use_answer_locked(vl_lease_t *lease);
-/* Leaves the queue. The second also returns the grant that has come in the meantime. */
+/* Leaves the queue. The second is for a connection that has nothing to run: it ends, or its held
+ * streams have begun on credit or were reset. It returns the grant that has come in the meantime. */
 void vl_lease_unqueue_locked(vl_lease_t *lease);
 vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease);
 /* Changes the state, and keeps the counts of waiters with a thread and without one. */
 void vl_lease_change_state_locked(vl_lease_t *lease, state_e state);
-/* Keeps a slot for a stream that begins. */
-void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket);
 /* Queues the connection. first: at the head of the queue. Its answer may have come already. */
 void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
                            apr_int64_t since_us, int first);
@@ -243,13 +245,11 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
-/* Reads ahead to know whose the next request of an idle connection is, if it may have to be queued
- * and its bytes in the socket do not tell. Not under the lock. */
-void vl_lease_look(vl_lease_t *lease);
+/* Returns 1 if the next request of the idle connection may have to be queued, and its bytes in the
+ * socket do not tell whose it is. */
+int vl_lease_must_look(const vl_lease_t *lease);
 /* The thread has finished with a suspended connection. */
 void vl_lease_release_locked(vl_lease_t *lease);
-/* The acceptor polls the connection no more. The socket must be open. */
-void vl_lease_unwatch_locked(vl_lease_t *lease);
 /* Count the thread of the connection for its account (vl_slot.h), and no more. Waiters lock. */
 void vl_lease_count_thread(vl_lease_t *lease);
 void vl_lease_uncount_thread(vl_lease_t *lease);

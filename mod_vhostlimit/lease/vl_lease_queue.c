@@ -111,9 +111,6 @@ static void put_descriptor(vl_lease_t *lease, int fd)
         apr_os_sock_put(&socket, &os, lease->c->pool);
 }
 
-/* Makes wake_fd and poll_fd. poll_fd is an epoll descriptor that is readable when
- * wake_fd is written, and at the events of the client's socket in `polled`. Returns 0 if
- * no descriptor is left. */
 int vl_lease_make_poll_fd(vl_lease_t *lease)
 {
     struct epoll_event wake = { .events = EPOLLIN };
@@ -162,16 +159,13 @@ void vl_lease_uninstall_poll_fd(vl_lease_t *lease)
     put_descriptor(lease, lease->fd);
 }
 
-/* The rest of a frame that has passed in part still has to follow. */
 int vl_lease_is_held_full(const vl_lease_t *lease)
 {
+    /* The rest of a frame that has passed in part still has to follow. */
     return lease->frames && lease->held.bytes > HELD_MAX
            && vl_frames_is_between(lease->frames);
 }
 
-/* Installs poll_fd before the MPM polls the connection. has_ended: the client has closed
- * its sending side and may still wait for the answer, so that event must not wake the
- * MPM again. Streams that wait for their client need its input. */
 void vl_lease_park_locked(vl_lease_t *lease, int has_ended)
 {
     apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
@@ -242,9 +236,8 @@ static void count_arrival_locked(vl_lease_t *lease)
     __atomic_store_n(&vl_leases.arrivals, vl_leases.arrivals + 1, __ATOMIC_RELAXED);
 }
 
-/* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
 void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                                   vl_reason_e refused)
+                            vl_reason_e refused)
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
@@ -272,8 +265,6 @@ void vl_lease_unqueue_locked(vl_lease_t *lease)
     vl_waiters_remove_locked(&lease->waiter);
 }
 
-/* The connection has nothing to run: it ends, or its held streams have begun on credit or
- * were reset. Returns the grant that it has got in the meantime. */
 vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease)
 {
     vl_grant_t grant = { 0 };
@@ -315,11 +306,6 @@ int vl_lease_is_limited(const vl_lease_t *lease)
     return limited;
 }
 
-void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
-{
-    APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = *ticket;
-}
-
 /* Gives the slot, or the refusal, to the next request or stream of the connection. */
 static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 {
@@ -328,7 +314,7 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
         lease->queue_grant.waited_us = grant->waited_us;
         lease->refused = grant->refused;
         if (grant->holds)
-            vl_lease_add_ticket_locked(lease, &grant->ticket);
+            APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = grant->ticket;
     }
     else {
         *lease->grant = *grant;
@@ -376,15 +362,6 @@ static int may_have_thread(vl_lease_t *lease)
     return 1;
 }
 
-/* The MPM closes connections that wait for longer than Timeout. They are refused before
- * that, so that the client gets an answer. */
-static apr_int64_t longest_wait_us(const vl_lease_t *lease)
-{
-    apr_int64_t us = lease->c->base_server->timeout * 9 / 10;
-
-    return us < lease->queue_timeout_us ? us : lease->queue_timeout_us;
-}
-
 /* Returns 1 if the client has closed an idle connection. Its input is then empty, or
  * over TLS an alert. That is no request and needs no lease. */
 static int input_is_end(const vl_lease_t *lease)
@@ -420,10 +397,15 @@ static int is_read_first(vl_lease_t *lease)
 void vl_lease_queue_locked(vl_lease_t *lease, apr_uint32_t account, const vl_client_id_t *client,
                            apr_int64_t since_us, int first)
 {
+    /* The MPM closes connections that wait for longer than Timeout. They are refused before
+     * that, so that the client gets an answer. */
+    apr_int64_t us = lease->c->base_server->timeout * 9 / 10;
+
     lease->waiter.account = account;
     lease->waiter.client = *client;
     lease->waiter.since_us = since_us;
-    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
+    lease->waiter.deadline_us = since_us + (us < lease->queue_timeout_us
+                                            ? us : lease->queue_timeout_us);
     lease->waiter.done = vl_lease_answer_locked;
     lease->waiter.in_mpm = 1;
     lease->waiter.may_defer = 1;
@@ -507,19 +489,11 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
     return runs;
 }
 
-/* Returns 1 if the next request of the idle connection may have to be queued, and is hidden. */
-static int must_look(const vl_lease_t *lease)
+int vl_lease_must_look(const vl_lease_t *lease)
 {
     return !lease->http2 && is_hidden(lease) && lease->state == IDLE && !lease->ready && !lease->requeue_at_head
            && !vl_engage_is_dormant(vl_leases.shm) && vl_lease_is_limited_locked(lease)
            && !has_credit(lease, vl_clock_us());
-}
-
-/* The server may become engaged before the request is queued. */
-void vl_lease_look(vl_lease_t *lease)
-{
-    lease->reads_first = vl_engage_is_dormant(vl_leases.shm)
-                         || (must_look(lease) && vl_leases.look(lease->c, lease->varies, 1));
 }
 
 /* --- suspended connections -------------------------------------------------- */
@@ -539,13 +513,6 @@ static void watch_locked(vl_lease_t *lease, apr_uint32_t events)
     vl_lease_wake_locked(lease);
 }
 
-void vl_lease_unwatch_locked(vl_lease_t *lease)
-{
-    if (lease->in_input_set)
-        epoll_ctl(vl_leases.input_fd, EPOLL_CTL_DEL, lease->fd, NULL);
-    lease->in_input_set = 0;
-}
-
 /* An idle connection has input. Queues it, or takes a slot for it. */
 static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
 {
@@ -553,7 +520,7 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
     vl_lease_leave_ring_locked(lease);
     lease->events = events;
     lease->reads_first = vl_engage_is_dormant(vl_leases.shm);
-    if (must_look(lease)) {
+    if (vl_lease_must_look(lease)) {
         vl_lease_wake_locked(lease);
         return;
     }
@@ -562,18 +529,6 @@ static void begin_request_locked(vl_lease_t *lease, apr_uint32_t events)
         vl_lease_wake_locked(lease);
     else
         vl_lease_change_state_locked(lease, PARKED);
-}
-
-static void handle_event_locked(vl_lease_t *lease, apr_uint32_t events)
-{
-    lease->has_events = 1;
-    count_arrival_locked(lease);
-    if (lease->busy || lease->ring == vl_leases.ready)
-        return;
-    if (lease->state == IDLE && !lease->wants_output)
-        begin_request_locked(lease, events);
-    else if (lease->state == IDLE || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
-        vl_lease_wake_locked(lease);
 }
 
 apr_uint32_t vl_lease_take_arrivals(vl_lease_t *lease)
@@ -595,8 +550,18 @@ void vl_lease_handle_input(void)
 
     vl_waiters_lock();
     n = epoll_wait(vl_leases.input_fd, events, INPUT_BATCH, 0);
-    for (i = 0; i < n; i++)
-        handle_event_locked(events[i].data.ptr, events[i].events);
+    for (i = 0; i < n; i++) {
+        vl_lease_t *lease = events[i].data.ptr;
+
+        lease->has_events = 1;
+        count_arrival_locked(lease);
+        if (lease->busy || lease->ring == vl_leases.ready)
+            continue;
+        if (lease->state == IDLE && !lease->wants_output)
+            begin_request_locked(lease, events[i].events);
+        else if (lease->state == IDLE || (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+            vl_lease_wake_locked(lease);
+    }
     vl_waiters_unlock();
 }
 

@@ -141,13 +141,6 @@ static int has_left(const lease_thread_t *t, apr_uint32_t at)
            || __atomic_load_n(&t->frames, __ATOMIC_SEQ_CST) != at;
 }
 
-static void await_mpm(vl_lease_t *lease)
-{
-    while (lease->left_by && !has_left(lease->left_by, lease->left_at))
-        apr_sleep(100);
-    lease->left_by = NULL;
-}
-
 static int class_before;
 
 static void restore_class(void)
@@ -204,7 +197,9 @@ static int run_connection(vl_lease_t *lease)
     conn_rec *c = lease->c;
     int threads = 0, rc;
 
-    await_mpm(lease);
+    while (lease->left_by && !has_left(lease->left_by, lease->left_at))
+        apr_sleep(100);
+    lease->left_by = NULL;
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_THREADS, &threads);
     ap_update_sb_handle(lease->sbh, t->child, t->number);
     c->sbh = lease->sbh;

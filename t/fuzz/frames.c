@@ -52,8 +52,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!size)
         return 0;
-    vl_frames_init(&out.frames);
-    vl_held_init(&out.held);
     piece = 1 + (data[0] & 31);
     while (at < size) {
         size_t part = size - at < piece ? size - at : piece;

@@ -23,8 +23,6 @@ typedef struct side_t {
 static void begin(side_t *s)
 {
     memset(s, 0, sizeof(*s));
-    vl_frames_init(&s->frames);
-    vl_held_init(&s->held);
 }
 
 static int is_open(void *side)
@@ -295,7 +293,7 @@ static void test_long(void)
     size_t n = 0, pieces = 0;
 
     begin(&s);
-    s.frames.preface = 0;
+    s.frames.preface = VL_FRAMES_PREFACE;
     s.closed = 1;
     put(header, HEADERS, 5, 1, 0);
     header[0] = 1;                          /* 65536 bytes */
@@ -338,8 +336,7 @@ static void test_many(void)
     vl_span_t span;
     char header[9];
 
-    vl_frames_init(&s->frames);
-    s->frames.preface = 0;
+    s->frames.preface = VL_FRAMES_PREFACE;
     s->closed = 1;
     for (i = 0; i <= VL_FRAMES_STREAMS; i++) {
         put(header, HEADERS, 5, 2 * i + 1, 0);
@@ -359,12 +356,11 @@ static void test_many(void)
  * has as many frames. */
 static apr_uint64_t steps_for(unsigned streams, unsigned frames)
 {
-    vl_held_t held;
+    vl_held_t held = { 0 };
     vl_piece_t *piece;
     unsigned i, taken = 0;
     apr_uint64_t steps;
 
-    vl_held_init(&held);
     for (i = 0; i < streams; i++)
         vl_held_begin(&held, 2 * i + 1, 1, 9);
     for (i = 0; i < frames; i++) {
