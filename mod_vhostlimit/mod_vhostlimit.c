@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <ap_mpm.h>
-#include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
 #include <mpm_common.h>
@@ -81,37 +80,29 @@ static kept_t *kept_find(void)
     return data;
 }
 
-/* Finds or creates the socket pair through which child processes transfer connections.
- * Child processes of all module versions share the pair, so it has a key of its own,
- * without the layout stamp.  Its type int[2] and its key must never change. */
-static apr_status_t transfer_pair_get(const int **ret_pair)
-{
-    static const char key[] = "mod_vhostlimit:handover";
-    void *data = NULL;
-    apr_status_t rv = APR_SUCCESS;
-
-    apr_pool_userdata_get(&data, key, ap_pglobal);
-    if (!data) {
-        data = apr_pcalloc(ap_pglobal, sizeof(int) * 2);
-        rv = vl_transfer_create(SOCK_NONBLOCK, data);
-        if (rv == APR_SUCCESS)
-            apr_pool_userdata_set(data, key, apr_pool_cleanup_null, ap_pglobal);
-    }
-    *ret_pair = data;
-    return rv;
-}
-
 /* Finds or creates the state that survives restarts.  Returns NULL and logs the reason
  * when the socket pairs cannot be created. */
 static kept_t *kept_get(server_rec *main_server)
 {
+    /* Child processes of all module versions share the socket pair through which they transfer
+     * connections, so it has a key of its own, without the layout stamp.  Its type int[2] and its
+     * key must never change. */
+    static const char key[] = "mod_vhostlimit:handover";
     kept_t *k = kept_find();
-    apr_status_t rv;
+    void *pair = NULL;
+    apr_status_t rv = APR_SUCCESS;
 
     if (k)
         return k;
     k = apr_pcalloc(ap_pglobal, sizeof(*k));
-    rv = transfer_pair_get(&k->transfer);
+    apr_pool_userdata_get(&pair, key, ap_pglobal);
+    if (!pair) {
+        pair = apr_pcalloc(ap_pglobal, sizeof(int) * 2);
+        rv = vl_transfer_create(SOCK_NONBLOCK, pair);
+        if (rv == APR_SUCCESS)
+            apr_pool_userdata_set(pair, key, apr_pool_cleanup_null, ap_pglobal);
+    }
+    k->transfer = pair;
     if (rv == APR_SUCCESS)
         rv = vl_transfer_create(0, k->relay);
     if (rv != APR_SUCCESS) {
@@ -219,7 +210,7 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
  * would not start. */
 static apr_status_t test_limits(apr_pool_t *ptemp, server_rec *main_server)
 {
-    const apr_array_header_t *servers = vl_sites_servers(main_server);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->sites;
     vl_cgroup_t *probe = vl_cgroup_probe(ptemp, vl_conf_get(main_server)->cgroup,
                                          all_needs(main_server, vl_conf_cgroup_limits));
     apr_status_t rv = APR_SUCCESS;
@@ -265,7 +256,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    const apr_array_header_t *servers = vl_sites_servers(main_server);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->sites;
     apr_status_t rv = APR_SUCCESS;
     int i;
 
@@ -280,23 +271,11 @@ static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
     return rv;
 }
 
-/* Registers an account with a memory limit, and records the kill count of its group so far:
- * earlier kills must not be reported. */
-static void watch_kills(apr_pool_t *p, const vl_conf_t *conf)
-{
-    if (!limits_now(conf).memory)
-        return;
-    vl_kills_post_config_add(kills, conf->account, conf->site->name);
-    if (!vl_shm_post_config_knows_kills(kept->shm, conf->account))
-        vl_shm_post_config_kills(kept->shm, conf->account,
-                                 vl_kills_of(kept->cgroup, p, conf->site->name));
-}
-
 /* Opens the cgroup files of all accounts.  The parent does this while it is root, because
  * the kernel checks the rights of the process that opened the file. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
-    const apr_array_header_t *servers = vl_sites_servers(main_server);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->sites;
     apr_uint32_t most = APR_UINT32_MAX, without_fds = 0;
     struct rlimit limit;
     int i;
@@ -309,8 +288,14 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));
+        int has_limit = limits_now(conf).memory > 0;
 
-        watch_kills(pconf, conf);
+        if (has_limit)
+            vl_kills_post_config_add(kills, conf->account, conf->site->name);
+        /* Kills before now must not be reported. */
+        if (has_limit && !vl_shm_post_config_knows_kills(kept->shm, conf->account))
+            vl_shm_post_config_kills(kept->shm, conf->account,
+                                     vl_kills_of(kept->cgroup, pconf, conf->site->name));
         if (conf->mode == VL_MODE_ON)
             without_fds += vl_place_post_config_add(place, conf->account,
                                                     conf->site->name)
@@ -324,17 +309,6 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
                      place->wanted * 4 + 4);
 }
 
-static void log_banner(server_rec *main_server, int accounts)
-{
-    const char *path = vl_cgroup_path(kept->cgroup);
-    const char *reason = vl_cgroup_reason(kept->cgroup);
-
-    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
-                 "%s: %d sites, cgroup backend %s%s%s%s%s", VL_VERSION,
-                 accounts, vl_cgroup_backend(kept->cgroup),
-                 *path ? " at " : "", path, *reason ? ": " : "", reason);
-}
-
 /* Returns the argument of the directive, or its default. */
 static apr_uint32_t argument(const char *directive, apr_uint32_t otherwise)
 {
@@ -342,17 +316,6 @@ static apr_uint32_t argument(const char *directive, apr_uint32_t otherwise)
     long value = text ? strtol(text, NULL, 10) : 0;
 
     return value > 0 ? (apr_uint32_t)value : otherwise;
-}
-
-/* The defaults are those of httpd 2.4 (DEFAULT_MIN_FREE_DAEMON of each MPM). */
-static void tell_mpm(void)
-{
-    int processes = 0, is_threaded = 0;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
-    ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
-    vl_slot_set_mpm(kept->shm, (apr_uint32_t)processes,
-                    is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
 }
 
 /* Runs before post_config, and is the only one of both that "httpd -t" runs. */
@@ -370,7 +333,7 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         rv = test_limits(ptemp, main_server);
     if (rv == APR_SUCCESS)
         vl_hooks_check_config(main_server);
-    if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts)
+    if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_conf_get(main_server)->sites->nelts)
         vl_listener_use_one_bucket(pconf);
     return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
 }
@@ -379,7 +342,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
     const apr_array_header_t *servers;
-    int is_restart;
+    const char *path, *reason;
+    int is_restart, processes = 0, is_threaded = 0;
 
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
@@ -399,22 +363,31 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     /* Without the child_stopping hook a sleeping acceptor would not notice that the child stops. */
     vl_engage_post_config(kept->shm, AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
                                      && vl_listener_will_queue() && !vl_is_one_process());
-    tell_mpm();
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
+    ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
+    /* The defaults are those of httpd 2.4 (DEFAULT_MIN_FREE_DAEMON of each MPM). */
+    vl_slot_set_mpm(kept->shm, (apr_uint32_t)processes,
+                    is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
     vl_http2_let_wait(pconf, main_server);
     vl_http2_check_workers(main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
-    if (vl_sandboxes_make(pconf, ptemp, main_server, &kept->sandboxes, is_restart)
+    if (vl_sandboxes_make(pconf, main_server, &kept->sandboxes, is_restart)
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     vl_hooks_post_config(main_server);
-    servers = vl_sites_servers(main_server);
+    servers = vl_conf_get(main_server)->sites;
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_workers_post_config(&kept->workers, main_server, servers, kept->shm);
     vl_notice_post_config(main_server, kept->shm);
-    log_banner(main_server, servers->nelts);
+    path = vl_cgroup_path(kept->cgroup);
+    reason = vl_cgroup_reason(kept->cgroup);
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
+                 "%s: %d sites, cgroup backend %s%s%s%s%s", VL_VERSION,
+                 servers->nelts, vl_cgroup_backend(kept->cgroup),
+                 *path ? " at " : "", path, *reason ? ": " : "", reason);
     vl_modules_post_config(main_server, kept->cgroup);
     vl_sampler_post_config(pconf, main_server, kept->shm, vl_owners_of_folder,
                            vl_owners_of_user);
@@ -429,7 +402,7 @@ static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 
     if (vl_listener_will_queue())
         vl_listener_open_logs();
-    else if (obstacle && vl_conf_knows_mpm() && vl_sites_servers(main_server)->nelts
+    else if (obstacle && vl_conf_knows_mpm() && vl_conf_get(main_server)->sites->nelts
              && ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0079)
                      "requests wait with their threads or processes, and sharing is weaker: %s",

@@ -16,9 +16,8 @@
 
 /* Returns the number of hosts that may have an account at once.  vl_conf_check() has checked
  * that no two sites say different numbers. */
-static apr_uint32_t count_hosts(const server_rec *main_server)
+static apr_uint32_t count_hosts(const apr_array_header_t *sites)
 {
-    const apr_array_header_t *sites = vl_sites_servers(main_server);
     apr_uint32_t max = 0;
     int i, is_used = 0;
 
@@ -86,31 +85,18 @@ static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
     return rv;
 }
 
-/* Switches the module off for a vhost that gets no account, so that a restart succeeds. */
-static void disable_vhost(server_rec *s, apr_status_t rv)
-{
-    vl_conf_t *conf = vl_conf_get(s);
-
-    conf->refused = conf->mode == VL_MODE_ON
-                    && conf->on_error == VL_ERROR_CLOSED;
-    conf->mode = VL_MODE_OFF;
-    ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "no room for site %s in shared memory (see VL0002): its "
-                 "requests are %s until a restart finds room", conf->site->name,
-                 conf->refused ? "refused" : "not limited");
-}
-
 /* Assigns an account to every site.  Sites that already have one come first: otherwise a
  * new site could be given the account of another site.  Returns APR_ENOSPC only if
- * may_disable is 0: accounts of removed sites are still in use. */
+ * may_disable is 0: accounts of removed sites are still in use.  Otherwise it switches the module off
+ * for a vhost that gets no account, so that a restart succeeds. */
 static apr_status_t enter_accounts(apr_pool_t *ptemp, server_rec *main_server, vl_shm_t *shm,
                                    int may_disable)
 {
     apr_array_header_t *others = apr_array_make(ptemp, 16, sizeof(server_rec *));
-    apr_pool_t *pconf = main_server->process->pconf;
-    apr_status_t rv, failed = APR_SUCCESS;
+    int i, failed = 0;
+    apr_status_t rv;
+    vl_conf_t *conf;
     server_rec *s;
-    int i;
 
     vl_shm_post_config_begin(shm);
     for (s = main_server; s; s = s->next) {
@@ -121,40 +107,32 @@ static apr_status_t enter_accounts(apr_pool_t *ptemp, server_rec *main_server, v
     for (i = 0; i < others->nelts; i++) {
         s = APR_ARRAY_IDX(others, i, server_rec *);
         rv = enter_account(s, shm);
-        if (rv != APR_SUCCESS && !may_disable)
+        if (rv == APR_SUCCESS)
+            continue;
+        if (!may_disable)
             return rv;
-        if (rv != APR_SUCCESS)
-            disable_vhost(s, failed = rv);
+        failed = 1;
+        conf = vl_conf_get(s);
+        conf->refused = conf->mode == VL_MODE_ON
+                        && conf->on_error == VL_ERROR_CLOSED;
+        conf->mode = VL_MODE_OFF;
+        ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
+                     "no room for site %s in shared memory (see VL0002): its "
+                     "requests are %s until a restart finds room", conf->site->name,
+                     conf->refused ? "refused" : "not limited");
     }
-    if (failed != APR_SUCCESS)
-        vl_sites_list(pconf, main_server);
+    if (failed)
+        vl_sites_list(main_server->process->pconf, main_server);
     return APR_SUCCESS;
-}
-
-/* Gives the hosts that have accounts already the limits of their sites. */
-static void refresh_hosts(const server_rec *main_server, vl_shm_t *shm, apr_uint32_t hosts)
-{
-    const apr_array_header_t *sites = vl_sites_servers(main_server);
-    int i;
-
-    vl_hosts_post_config_limit(shm, hosts);
-    for (i = 0; i < sites->nelts; i++) {
-        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(sites, i, server_rec *));
-
-        vl_shm_post_config_hosts(shm, conf->account,
-                                 conf->accounts.by == VL_ACCOUNTS_HOST);
-        if (conf->accounts.by == VL_ACCOUNTS_HOST)
-            vl_hosts_refresh(shm, conf->account);
-    }
 }
 
 apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
                                      vl_shm_t **shm, apr_uint32_t *capacity)
 {
-    apr_uint32_t accounts = (apr_uint32_t)
-        vl_sites_servers(main_server)->nelts;
-    apr_uint32_t hosts = count_hosts(main_server);
+    const apr_array_header_t *sites = vl_conf_get(main_server)->sites;
+    apr_uint32_t accounts = (apr_uint32_t)sites->nelts, hosts = count_hosts(sites);
     apr_status_t rv = APR_ENOSPC;
+    int i;
 
     if (*shm && accounts <= *capacity && hosts <= vl_hosts_count(*shm).max)
         rv = enter_accounts(ptemp, main_server, *shm, 0);
@@ -163,7 +141,18 @@ apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
         if (*shm)
             rv = enter_accounts(ptemp, main_server, *shm, 1);
     }
-    if (rv == APR_SUCCESS)
-        refresh_hosts(main_server, *shm, hosts);
-    return rv;
+    if (rv != APR_SUCCESS)
+        return rv;
+    vl_hosts_post_config_limit(*shm, hosts);
+    sites = vl_conf_get(main_server)->sites;    /* some may have been switched off */
+    for (i = 0; i < sites->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(sites, i, server_rec *));
+        int has_hosts = conf->accounts.by == VL_ACCOUNTS_HOST;
+
+        vl_shm_post_config_hosts(*shm, conf->account, has_hosts);
+        /* The hosts that have accounts already get the limits of their site. */
+        if (has_hosts)
+            vl_hosts_refresh(*shm, conf->account);
+    }
+    return APR_SUCCESS;
 }

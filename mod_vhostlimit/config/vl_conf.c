@@ -119,11 +119,6 @@ static const setting_t globals[GLOBALS] = {
 #undef X
 };
 
-const apr_array_header_t *vl_conf_servers(const server_rec *main_server)
-{
-    return vl_conf_get(main_server)->servers;
-}
-
 /* The limits that can change while the server runs. */
 static const setting_t *const setting_of[VL_KEY_COUNT] = {
 #define LIMIT(key) [VL_KEY_##key] = &settings[SETTING_##key],
@@ -191,17 +186,6 @@ vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
     limits.processes = (apr_uint32_t)now->of[VL_KEY_processes];
     limits.io = now->of[VL_KEY_io];
     return limits;
-}
-
-const char *vl_conf_mode_name(int mode)
-{
-    switch (mode) {
-    case VL_MODE_ON:
-        return "on";
-    case VL_MODE_DRYRUN:
-        return "dryrun";
-    }
-    return "off";
 }
 
 void *vl_conf_create(apr_pool_t *p, server_rec *s)
@@ -327,24 +311,26 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
     return read_value(p, setting_of[key], arg, &values->of[key]);
 }
 
-/* Settings at server level are defaults of all sites and belong to none. */
-static void set_place(const cmd_parms *cmd, int at)
+/* Checks the place of the directive, and records it.  at: VL_AT_*, or -1: main server only.  Settings
+ * at server level are defaults of all sites and belong to none.  Returns NULL or an error message. */
+static const char *set_place(cmd_parms *cmd, int at)
 {
-    if (at >= 0 && cmd->server->is_virtual)
+    const char *error = ap_check_cmd_context(cmd, at < 0 ? GLOBAL_ONLY : NOT_IN_DIR_CONTEXT);
+
+    if (!error && at >= 0 && cmd->server->is_virtual)
         vl_conf_get(cmd->server)->set_at[at] = cmd->directive;
+    return error;
 }
 
 /* Directive handler of all settings with one argument. */
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const setting_t *setting = cmd->info;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, setting->at);
     apr_int64_t value = 0;
 
-    if (error)
-        return error;
-    set_place(cmd, setting->at);
-    error = read_value(cmd->pool, setting, arg, &value);
+    if (!error)
+        error = read_value(cmd->pool, setting, arg, &value);
     if (!error)
         put_value(vl_conf_get(cmd->server), setting, value);
     return error;
@@ -353,7 +339,7 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 /* Directive handler of VhostLimitCgroup. */
 static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *error = set_place(cmd, -1);
 
     if (error)
         return error;
@@ -383,8 +369,7 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                             "from 1ms to 1h, in ms, s (the default), min or h",
                             time);
     vl_conf_get(cmd->server)->queue_timeout = timeout;
-    set_place(cmd, VL_AT_queue_timeout);
-    return NULL;
+    return set_place(cmd, VL_AT_queue_timeout);
 }
 
 /* The directive handler for each number of arguments (column "args" of VL_SETTINGS). */
@@ -393,19 +378,11 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
 #define SET_BYTES set_value
 #define AP_INIT_BYTES AP_INIT_TAKE1
 
-/* Directive handler of settings that are allowed in the main server only. */
-static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
-{
-    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
-
-    return error ? error : set_value(cmd, dconf, arg);
-}
-
 /* Directive handler of VhostLimitGroup.  The name of the group's site begins with "@", which
  * no host name does. */
 static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, VL_AT_group);
 
     if (error)
         return error;
@@ -418,7 +395,6 @@ static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
                             "up to %d letters, digits and . _ -", arg,
                             VL_GROUP_MAX);
     vl_conf_get(cmd->server)->group = apr_pstrcat(cmd->pool, "@", arg, NULL);
-    set_place(cmd, VL_AT_group);
     return NULL;
 }
 
@@ -457,7 +433,7 @@ static const char *set_clients(cmd_parms *cmd, void *dconf, const char *mode,
                                const char *bits4, const char *bits6)
 {
     vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, VL_AT_clients);
     apr_int64_t n4 = VL_CLIENT_BITS4, n6 = VL_CLIENT_BITS6;
 
     if (error)
@@ -473,7 +449,6 @@ static const char *set_clients(cmd_parms *cmd, void *dconf, const char *mode,
     conf->clients = !ap_cstr_casecmp(mode, "On");
     conf->bits4 = (int)n4;
     conf->bits6 = (int)n6;
-    set_place(cmd, VL_AT_clients);
     return NULL;
 }
 
@@ -482,9 +457,7 @@ static const char *set_class(cmd_parms *cmd, void *dconf, const char *name,
                              const char *weight, const char *expr)
 {
     vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    const vl_class_conf_t *other;
-    vl_class_conf_t *class_conf;
+    const char *error = set_place(cmd, VL_AT_classes);
     const ap_expr_info_t *parsed;
     apr_int64_t n;
     int i;
@@ -505,21 +478,16 @@ static const char *set_class(cmd_parms *cmd, void *dconf, const char *name,
         return apr_psprintf(cmd->pool, "VhostLimitClass %s: a site has at most %d classes",
                             name, VL_CLASSES_MAX - 1);
     for (i = 0; i < conf->classes->nelts; i++) {
-        other = &APR_ARRAY_IDX(conf->classes, i, vl_class_conf_t);
-        if (!ap_cstr_casecmp(other->name, name))
+        if (!ap_cstr_casecmp(APR_ARRAY_IDX(conf->classes, i, vl_class_conf_t).name, name))
             return apr_psprintf(cmd->pool, "VhostLimitClass %s is defined twice", name);
     }
     error = expression_error(cmd->temp_pool, expr);
     parsed = error ? NULL : ap_expr_parse_cmd(cmd, expr, 0, &error, NULL);
     if (error)
         return apr_psprintf(cmd->pool, "VhostLimitClass %s: '%s': %s", name, expr, error);
-    class_conf = &APR_ARRAY_PUSH(conf->classes, vl_class_conf_t);
-    class_conf->name = name;
-    class_conf->weight = (int)n;
-    class_conf->expr = parsed;
-    class_conf->text = expr;
-    class_conf->at = cmd->directive;
-    set_place(cmd, VL_AT_classes);
+    APR_ARRAY_PUSH(conf->classes, vl_class_conf_t) = (vl_class_conf_t){
+        .name = name, .weight = (int)n, .expr = parsed, .text = expr, .at = cmd->directive
+    };
     return NULL;
 }
 
@@ -550,7 +518,7 @@ static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
                              const char *first, const char *second)
 {
     vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, VL_AT_known);
 
     if (error)
         return error;
@@ -565,7 +533,6 @@ static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
                             "Cookie", mode);
     conf->share = VL_KNOWN_SHARE;
     conf->ttl_us = VL_KNOWN_TTL_US;
-    set_place(cmd, VL_AT_known);
     if (first)
         error = set_known_option(cmd, conf, first);
     if (!error && second)
@@ -578,7 +545,7 @@ static const char *set_accounts(cmd_parms *cmd, void *dconf, const char *by,
                                 const char *max)
 {
     vl_accounts_conf_t *conf = &vl_conf_get(cmd->server)->accounts;
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, VL_AT_accounts);
     apr_int64_t n = 0;
 
     if (error)
@@ -598,7 +565,6 @@ static const char *set_accounts(cmd_parms *cmd, void *dconf, const char *by,
         return apr_psprintf(cmd->pool, "VhostLimitAccounts: '%s' is not max= and a whole "
                             "number from 1 to %d", max, VL_HOSTS_MAX);
     conf->max = (int)n;
-    set_place(cmd, VL_AT_accounts);
     return NULL;
 }
 
@@ -609,7 +575,7 @@ static const char *set_accounts(cmd_parms *cmd, void *dconf, const char *by,
 static const char *set_plan(cmd_parms *cmd, void *dconf, const char *arg)
 {
     vl_conf_t *conf = vl_conf_get(cmd->server);
-    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = set_place(cmd, VL_AT_plan);
 
     if (error)
         return error;
@@ -621,7 +587,6 @@ static const char *set_plan(cmd_parms *cmd, void *dconf, const char *arg)
                             conf->plan_at->line_num);
     conf->plan_name = arg;
     conf->plan_at = cmd->directive;
-    set_place(cmd, VL_AT_plan);
     return NULL;
 }
 
@@ -715,7 +680,6 @@ static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
     }
     plan = apr_pcalloc(cmd->pool, sizeof(*plan));
     plan->name = name;
-    plan->at = cmd->directive;
     plan->place = apr_psprintf(cmd->pool, "%s:%d", cmd->directive->filename,
                                cmd->directive->line_num);
     plan->conf = vl_conf_create(cmd->pool, cmd->server);
@@ -917,7 +881,7 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: its requests are never queued and never refused"),
 #define X(member, directive, args, def, min, max, unit, words, help) \
-    AP_INIT_##args(directive, set_global, (void *)&globals[GLOBAL_##member], RSRC_CONF, help),
+    AP_INIT_##args(directive, SET_##args, (void *)&globals[GLOBAL_##member], RSRC_CONF, help),
     VL_GLOBALS(X)
 #undef X
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,

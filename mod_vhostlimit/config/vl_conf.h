@@ -55,7 +55,6 @@ typedef struct vl_conf_t vl_conf_t;
 typedef struct vl_plan_t {
     const char *name;
     vl_conf_t *conf;                    /* has what the section sets; conf->set_at tells */
-    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
     const char *place;                  /* file:line of the section */
     vl_override_t *state;               /* what it sets now; set by vl_plans_post_config() */
 } vl_plan_t;
@@ -96,8 +95,12 @@ struct vl_conf_t {
                                  * VhostLimitDatabaseUser, or NULL */
     const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by
                                  * vl_sandboxes_make() */
-    const apr_array_header_t *servers;  /* main server only; see vl_conf_servers() */
-    const apr_array_header_t *sites;    /* main server only; see vl_sites_servers() */
+    const apr_array_header_t *servers;  /* main server only: of server_rec *, the main server, then
+                                 * the vhosts in the order of the configuration file. httpd's own
+                                 * list has the vhosts in reverse order */
+    const apr_array_header_t *sites;    /* main server only: of server_rec *, the first virtual host
+                                 * of each site that takes part (not VhostLimit Off); set by
+                                 * vl_sites_list() */
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_GLOBALS(X)               /* the values of the main server */
 #undef X
@@ -130,9 +133,6 @@ static inline vl_conf_t *vl_conf_get(const server_rec *s)
 {
     return ap_get_module_config(s->module_config, &vhostlimit_module);
 }
-/* Returns an array of server_rec *: the main server, then the vhosts in the order of the
- * configuration file.  httpd's own list has the vhosts in reverse order. */
-const apr_array_header_t *vl_conf_servers(const server_rec *main_server);
 /* Returns the limits that can change while the server runs, as configured. */
 vl_values_t vl_conf_values(const vl_conf_t *conf);
 /* Changes the configured value of one of them. */
@@ -145,9 +145,6 @@ vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf);
 /* Returns the same with the values of `now`, which vhostlimitctl may have changed. */
 vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
                                               const vl_values_t *now);
-/* Returns "on", "off" or "dryrun". */
-const char *vl_conf_mode_name(int mode);
-
 
 /* Parses `arg` as the directive of that key does and stores the value in `values`.  Returns
  * NULL or an error message allocated in p. */

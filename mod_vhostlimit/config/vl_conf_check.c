@@ -10,18 +10,6 @@
 
 #include "config/vl_plans.h"
 
-/* Gives the server a configuration struct of its own.  A vhost without directives of this
- * module shares the main server's struct, but post_config writes per server. */
-static void copy_shared_conf(apr_pool_t *p, server_rec *s,
-                             const server_rec *main_server)
-{
-    vl_conf_t *conf = vl_conf_get(s);
-
-    if (s != main_server && conf == vl_conf_get(main_server))
-        ap_set_module_config(s->module_config, &vhostlimit_module,
-                             apr_pmemdup(p, conf, sizeof(*conf)));
-}
-
 static const apr_array_header_t *list_servers(apr_pool_t *p, server_rec *main_server)
 {
     apr_array_header_t *servers;
@@ -97,21 +85,6 @@ static void fill_defaults(vl_conf_t *conf)
         conf->cgroup = VL_CGROUP;
 }
 
-/* Returns APR_ENAMETOOLONG and logs it if the name of the site does not fit shared memory. */
-static apr_status_t check_length(const server_rec *main_server,
-                                 const server_rec *s)
-{
-    const vl_conf_t *conf = vl_conf_get(s);
-
-    if (strlen(conf->site->name) < VL_NAME_SIZE)
-        return APR_SUCCESS;
-    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0001)
-                 "ServerName in %s:%u is longer than %d bytes: %s. Shorten it",
-                 s->defn_name ? s->defn_name : "?", s->defn_line_number,
-                 VL_NAME_SIZE - 12, conf->site->name);
-    return APR_ENAMETOOLONG;
-}
-
 /* Refuses to start together with mpm_itk, unless the module is off.  mpm_itk forks a
  * process for each connection.  The parent and the child of that fork both own the
  * request's slot, so one of them releases a slot that the other still uses. */
@@ -171,14 +144,9 @@ static apr_status_t check_accounts(apr_pool_t *ptemp, const apr_array_header_t *
 
 int vl_conf_knows_mpm(void)
 {
-    static const char *const known[] = { "event", "worker", "prefork" };
-    unsigned i;
+    const char *mpm = ap_show_mpm();
 
-    for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (!strcmp(ap_show_mpm(), known[i]))
-            return 1;
-    }
-    return 0;
+    return !strcmp(mpm, "event") || !strcmp(mpm, "worker") || !strcmp(mpm, "prefork");
 }
 
 /* The MPM is unknown, and the module was switched off for a server because of that. */
@@ -187,8 +155,7 @@ static int is_off_for_mpm;
 /* Switches the module off for all servers if the MPM is unknown.  The module takes over
  * listening sockets and parks idle connections in ways that depend on the source code of
  * the known MPMs. */
-static void disable_on_unknown_mpm(const server_rec *main_server,
-                                   const apr_array_header_t *servers)
+static void disable_on_unknown_mpm(const apr_array_header_t *servers)
 {
     int i;
 
@@ -221,16 +188,22 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
     int i;
 
     vl_conf_get(main_server)->servers = servers;
-    /* Copy all structs first, while the main server's struct is unmodified. */
-    for (i = 0; i < servers->nelts; i++)
-        copy_shared_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
+    /* Each server gets a configuration struct of its own first, while the main server's is unmodified.
+     * A vhost without directives of this module shares that one, but post_config writes per server. */
+    for (i = 1; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf == vl_conf_get(main_server))
+            ap_set_module_config(s->module_config, &vhostlimit_module,
+                                 apr_pmemdup(p, conf, sizeof(*conf)));
+    }
     find_sections(ptemp, servers);
     rv = vl_plans_find(main_server);
     if (rv == APR_SUCCESS)
         rv = vl_sites_find(p, ptemp, main_server);
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-
         vl_conf_t *conf = vl_conf_get(s);
 
         fill_defaults(conf);
@@ -238,11 +211,18 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
             fill_defaults(conf->unplanned);
         conf->needs_head = conf->exempt || conf->sharing.classes
                            || conf->sharing.known == VL_KNOWN_COOKIE;
-        rv = check_length(main_server, s);
+        if (strlen(conf->site->name) < VL_NAME_SIZE)
+            continue;
+        /* It does not fit shared memory. */
+        rv = APR_ENAMETOOLONG;
+        ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0001)
+                     "ServerName in %s:%u is longer than %d bytes: %s. Shorten it",
+                     s->defn_name ? s->defn_name : "?", s->defn_line_number,
+                     VL_NAME_SIZE - 12, conf->site->name);
     }
     if (rv == APR_SUCCESS)
         rv = check_accounts(ptemp, servers);
-    disable_on_unknown_mpm(main_server, servers);
+    disable_on_unknown_mpm(servers);
     if (rv == APR_SUCCESS)
         vl_sites_list(p, main_server);
     if (rv == APR_SUCCESS && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)

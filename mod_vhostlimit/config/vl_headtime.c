@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
 #include <http_protocol.h>
@@ -62,19 +61,6 @@ static int read_line(apr_pool_t *p, vl_headtime_t *time, const char *args)
     return set;
 }
 
-/* mod_reqtimeout loses the rate of a stage that a virtual host inherits from the main server if
- * the virtual host has a RequestReadTimeout for other stages (MERGE_STAGE in mod_reqtimeout.c).
- * The deadline here must be the same. */
-static void merge(vl_headtime_t *time, int in_main, int in_vhost)
-{
-    if (!in_vhost)
-        return;
-    if ((in_main & ~in_vhost) & HAS_HEADER)
-        time->header.us_per_byte = 0;
-    if ((in_main & ~in_vhost) & HAS_HANDSHAKE)
-        time->handshake.us_per_byte = 0;
-}
-
 /* Reads the directives of one level of the configuration tree in their order; the last
  * occurrence counts.  loaded: mod_reqtimeout is loaded.  Returns the flags of read_line(). */
 static int read_level(apr_pool_t *p, vl_headtime_t *time, const ap_directive_t *d,
@@ -98,7 +84,7 @@ void vl_headtime_post_config(server_rec *main_server)
     vl_headtime_t base = loaded ? defaults : unlimited;
     apr_pool_t *p;
     server_rec *s;
-    int in_main;
+    int in_main, in_vhost;
 
     apr_pool_create(&p, main_server->process->pool);
     in_main = read_level(p, &base, ap_conftree, loaded);
@@ -107,8 +93,14 @@ void vl_headtime_post_config(server_rec *main_server)
         const ap_directive_t *section = vl_conf_get(s)->section;
 
         *time = base;
-        if (section)
-            merge(time, in_main, read_level(p, time, section->first_child, loaded));
+        in_vhost = section ? read_level(p, time, section->first_child, loaded) : 0;
+        /* mod_reqtimeout loses the rate of a stage that a virtual host inherits from the main server
+         * if the virtual host has a RequestReadTimeout for other stages (MERGE_STAGE in
+         * mod_reqtimeout.c). The deadline here must be the same. */
+        if (in_vhost && (in_main & ~in_vhost) & HAS_HEADER)
+            time->header.us_per_byte = 0;
+        if (in_vhost && (in_main & ~in_vhost) & HAS_HANDSHAKE)
+            time->handshake.us_per_byte = 0;
         /* mod_ssl treats "Listen 443 https" as SSLEngine on. */
         if (time->tls == TLS_UNSET)
             time->tls = ap_get_server_protocol(s)

@@ -106,7 +106,7 @@ static apr_hash_t *names;           /* of vl_conf_t */
 
 apr_status_t vl_owners_check(apr_pool_t *p, const server_rec *main_server)
 {
-    const apr_array_header_t *servers = vl_conf_servers(main_server);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->servers;
     int i, k;
 
     names = apr_hash_make(p);

@@ -12,28 +12,21 @@
 
 /* --- in check_config ------------------------------------------------------ */
 
-/* Returns the plan of that name, or NULL. */
-static vl_plan_t *find_plan(const apr_array_header_t *plans, const char *name)
-{
-    int i;
-
-    for (i = 0; plans && i < plans->nelts; i++) {
-        vl_plan_t *plan = APR_ARRAY_IDX(plans, i, vl_plan_t *);
-
-        if (!strcmp(plan->name, name))
-            return plan;
-    }
-    return NULL;
-}
-
 /* Finds the plan that the configuration struct names.  All virtual hosts inherit the line
  * of the server, so *reported keeps the line that was reported last. */
 static void find_plan_of(const apr_array_header_t *plans, vl_conf_t *conf,
                          const ap_directive_t **reported, apr_status_t *rv)
 {
+    int i;
+
     if (!conf->plan_name || !*conf->plan_name)
         return;
-    conf->plan = find_plan(plans, conf->plan_name);
+    for (i = 0; plans && i < plans->nelts; i++) {
+        vl_plan_t *plan = APR_ARRAY_IDX(plans, i, vl_plan_t *);
+
+        if (!strcmp(plan->name, conf->plan_name))
+            conf->plan = plan;
+    }
     if (conf->plan || conf->plan_at == *reported)
         return;
     *reported = conf->plan_at;
@@ -80,43 +73,6 @@ static vl_plan_state_t *find_state(vl_plans_kept_t *kept, const char *name)
     return state;
 }
 
-/* Returns what the section of the plan sets. */
-static vl_values_t configured_values(const vl_plan_t *plan)
-{
-    vl_values_t values = vl_conf_values(plan->conf);
-    vl_key_e key;
-
-    for (key = 0; key < VL_KEY_COUNT; key++) {
-        if (!plan->conf->set_at[vl_conf_at(key)])
-            values.of[key] = VL_VALUE_UNSET;
-    }
-    return values;
-}
-
-/* Applies the configuration to the states.  A plan that it does not have loses what
- * vhostlimitctl has changed in it. */
-static void configure_states(vl_plans_kept_t *kept, const apr_array_header_t *plans)
-{
-    vl_plan_state_t *state;
-    int i;
-
-    for (state = kept->first; state; state = state->next)
-        state->is_configured = 0;
-    for (i = 0; plans && i < plans->nelts; i++) {
-        vl_plan_t *plan = APR_ARRAY_IDX(plans, i, vl_plan_t *);
-        vl_values_t values = configured_values(plan);
-
-        state = find_state(kept, plan->name);
-        state->is_configured = 1;
-        vl_override_configure(&state->override, &values);
-        plan->state = &state->override;
-    }
-    for (state = kept->first; state; state = state->next) {
-        if (!state->is_configured)
-            vl_override_clear(&state->override);
-    }
-}
-
 apr_int64_t vl_plans_value(const server_rec *s, const vl_values_t *plan, vl_key_e key)
 {
     const vl_conf_t *conf = vl_conf_get(s);
@@ -130,10 +86,32 @@ apr_int64_t vl_plans_value(const server_rec *s, const vl_values_t *plan, vl_key_
 
 void vl_plans_post_config(vl_plans_kept_t *kept, server_rec *main_server)
 {
+    const apr_array_header_t *plans = vl_conf_get(main_server)->plans;
+    vl_plan_state_t *state;
     vl_key_e key;
     server_rec *s;
+    int i;
 
-    configure_states(kept, vl_conf_get(main_server)->plans);
+    for (state = kept->first; state; state = state->next)
+        state->is_configured = 0;
+    for (i = 0; plans && i < plans->nelts; i++) {
+        vl_plan_t *plan = APR_ARRAY_IDX(plans, i, vl_plan_t *);
+        vl_values_t values = vl_conf_values(plan->conf);
+
+        for (key = 0; key < VL_KEY_COUNT; key++) {
+            if (!plan->conf->set_at[vl_conf_at(key)])
+                values.of[key] = VL_VALUE_UNSET;
+        }
+        state = find_state(kept, plan->name);
+        state->is_configured = 1;
+        vl_override_configure(&state->override, &values);
+        plan->state = &state->override;
+    }
+    /* A plan that the configuration does not have loses what vhostlimitctl has changed in it. */
+    for (state = kept->first; state; state = state->next) {
+        if (!state->is_configured)
+            vl_override_clear(&state->override);
+    }
     for (s = main_server; s; s = s->next) {
         vl_conf_t *conf = vl_conf_get(s);
 

@@ -89,30 +89,23 @@ static int call_connection_hook(conn_rec *c, void *csd)
     return rc;
 }
 
-/* Replaces the hook, and collects the ports of all listeners. */
-static void find_connection_hook(apr_pool_t *pconf)
-{
-    ap_LINK_pre_connection_t *link;
-    const ap_listen_rec *lr;
-
-    FIND_LINK(pre_connection, &link);
-    remoteip.proxy_header = link && is_on(ap_conftree, "RemoteIPProxyProtocol");
-    if (!remoteip.proxy_header)
-        return;
-    remoteip.ports = apr_array_make(pconf, 4, sizeof(apr_port_t));
-    for (lr = ap_listeners; lr; lr = lr->next)
-        APR_ARRAY_PUSH(remoteip.ports, apr_port_t) = lr->bind_addr->port;
-    remoteip.connection_hook = link->pFunc;
-    link->pFunc = call_connection_hook;
-}
-
 void vl_remoteip_post_config(apr_pool_t *pconf)
 {
     ap_LINK_post_read_request_t *link;
+    ap_LINK_pre_connection_t *connection_link;
+    const ap_listen_rec *lr;
 
     FIND_LINK(post_read_request, &link);
     remoteip.hook = link ? link->pFunc : NULL;
-    find_connection_hook(pconf);
+    FIND_LINK(pre_connection, &connection_link);
+    remoteip.proxy_header = connection_link && is_on(ap_conftree, "RemoteIPProxyProtocol");
+    if (remoteip.proxy_header) {
+        remoteip.ports = apr_array_make(pconf, 4, sizeof(apr_port_t));
+        for (lr = ap_listeners; lr; lr = lr->next)
+            APR_ARRAY_PUSH(remoteip.ports, apr_port_t) = lr->bind_addr->port;
+        remoteip.connection_hook = connection_link->pFunc;
+        connection_link->pFunc = call_connection_hook;
+    }
     remoteip.names = apr_array_make(pconf, 1, sizeof(const char *));
     if (remoteip.hook)
         collect_names(pconf, ap_conftree);

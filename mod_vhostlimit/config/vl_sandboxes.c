@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ap_mpm.h>
 #include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
@@ -44,16 +43,15 @@ static const vl_rule_t own[] = {
 
 /* The virtual hosts of one site that have a sandbox together. */
 typedef struct box_t {
-    const char *name;
     const vl_site_t *site;
     server_rec *server;         /* the first one with the directive, for messages */
     apr_array_header_t *servers;        /* server_rec *: all of the site */
-    int has_tree;               /* 1: the tree of directives is still there */
     vl_sandbox_e mode;          /* the strictest */
     apr_array_header_t *rules;  /* of vl_rule_t */
     vl_connect_t connect;
     apr_array_header_t *refused;        /* of const char *: reasons why folders have no rule.
-                                         * NULL: links are not looked for */
+                                         * NULL: links are not looked for, and the tree of
+                                         * directives is gone */
 } box_t;
 
 /* A DocumentRoot of a site, as it is configured or without links. */
@@ -73,23 +71,28 @@ static const char *without_slash(apr_pool_t *p, const char *path)
     return apr_pstrndup(p, path, n);
 }
 
+/* Returns the rule for the path, or NULL. */
+static vl_rule_t *find_rule(const apr_array_header_t *rules, const char *path)
+{
+    int i;
+
+    for (i = 0; i < rules->nelts; i++) {
+        if (!strcmp(APR_ARRAY_IDX(rules, i, vl_rule_t).path, path))
+            return &APR_ARRAY_IDX(rules, i, vl_rule_t);
+    }
+    return NULL;
+}
+
 /* Adds a rule, in the place of an earlier one for the same path. */
 static void put_rule(apr_array_header_t *rules, vl_rule_e access, const char *path,
                      const char *real, int is_configured)
 {
-    const vl_rule_t added = { .access = access, .path = path, .real = real,
-                              .is_configured = is_configured };
-    int i;
+    vl_rule_t *rule = find_rule(rules, path);
 
-    for (i = 0; i < rules->nelts; i++) {
-        vl_rule_t *rule = &APR_ARRAY_IDX(rules, i, vl_rule_t);
-
-        if (!strcmp(rule->path, path)) {
-            *rule = added;
-            return;
-        }
-    }
-    APR_ARRAY_PUSH(rules, vl_rule_t) = added;
+    if (!rule)
+        rule = apr_array_push(rules);
+    *rule = (vl_rule_t){ .access = access, .path = path, .real = real,
+                         .is_configured = is_configured };
 }
 
 /* Returns the root of another site that is the path, lies below it or contains it, or NULL. */
@@ -196,14 +199,6 @@ static int by_root(const void *a, const void *b)
     return strcmp(((const root_t *)a)->path, ((const root_t *)b)->path);
 }
 
-static void add_root(apr_array_header_t *roots, const server_rec *s, const char *path)
-{
-    root_t *root = apr_array_push(roots);
-
-    root->path = path;
-    root->site = vl_conf_get(s)->site;
-}
-
 /* Returns an array of root_t, sorted by path.  What a root leads to is in it too, unless it may
  * belong to another site.  looks: 0: links are not looked for. */
 static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *servers,
@@ -214,17 +209,19 @@ static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *s
 
     for (i = 0; i < servers->nelts; i++) {
         const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        const char *path;
+        root_t root = { .site = vl_conf_get(s)->site };
         vl_path_t found = { .real = NULL };
 
         if (!document_root(s))
             continue;
-        path = without_slash(p, document_root(s));
-        add_root(roots, s, path);
+        root.path = without_slash(p, document_root(s));
+        APR_ARRAY_PUSH(roots, root_t) = root;
         if (looks)
-            vl_path_resolve(p, path, ap_unixd_config.user_id, &found);
-        if (found.real && !found.is_foreign && strcmp(found.real, path) != 0)
-            add_root(roots, s, found.real);
+            vl_path_resolve(p, root.path, ap_unixd_config.user_id, &found);
+        if (found.real && !found.is_foreign && strcmp(found.real, root.path) != 0) {
+            root.path = found.real;
+            APR_ARRAY_PUSH(roots, root_t) = root;
+        }
     }
     qsort(roots->elts, (size_t)roots->nelts, sizeof(root_t), by_root);
     return roots;
@@ -246,17 +243,6 @@ static int first_root(const apr_array_header_t *roots, const char *path)
     return low;
 }
 
-static int has_rule(const apr_array_header_t *rules, const char *path)
-{
-    int i;
-
-    for (i = 0; i < rules->nelts; i++) {
-        if (!strcmp(APR_ARRAY_IDX(rules, i, vl_rule_t).path, path))
-            return 1;
-    }
-    return 0;
-}
-
 /* Hides the documents of other sites in the folders that this one may write to. */
 static void hide_others(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots)
 {
@@ -273,22 +259,9 @@ static void hide_others(apr_pool_t *p, const box_t *box, const apr_array_header_
 
             if (strncmp(root->path, below, strlen(below)) != 0)
                 break;
-            if (root->site != box->site && !has_rule(box->rules, root->path))
+            if (root->site != box->site && !find_rule(box->rules, root->path))
                 put_rule(box->rules, VL_RULE_HIDE, root->path, NULL, 0);
         }
-    }
-}
-
-static void put_configured(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
-                           const server_rec *s)
-{
-    const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
-    int i;
-
-    for (i = 0; paths && i < paths->nelts; i++) {
-        const vl_rule_t *rule = &APR_ARRAY_IDX(paths, i, vl_rule_t);
-
-        put_folder(p, box, roots, rule->access, rule->path, 1);
     }
 }
 
@@ -303,24 +276,6 @@ static int has_word(const apr_array_header_t *words, const char *word)
     return 0;
 }
 
-/* Returns the words of VhostLimitSandboxConnect of the site; none: connections are not
- * limited. */
-static apr_array_header_t *connects_of(apr_pool_t *p, const box_t *box)
-{
-    apr_array_header_t *words = apr_array_make(p, 4, sizeof(const char *));
-    int i;
-
-    for (i = 0; i < box->servers->nelts; i++) {
-        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(box->servers, i, server_rec *));
-
-        if (conf->connects)
-            apr_array_cat(words, conf->connects);
-    }
-    if (has_word(words, "any"))
-        apr_array_clear(words);
-    return words;
-}
-
 /* Adds a path with sockets to the rules.  One that the programs have anyway keeps its access. */
 static void put_sockets(apr_pool_t *p, const box_t *box, const apr_array_header_t *roots,
                         const char *path)
@@ -328,7 +283,7 @@ static void put_sockets(apr_pool_t *p, const box_t *box, const apr_array_header_
     int i, n = box->rules->nelts;
 
     path = without_slash(p, path);
-    if (!has_rule(box->rules, path))
+    if (!find_rule(box->rules, path))
         put_folder(p, box, roots, VL_RULE_RO, path, 0);
     for (i = 0; i < box->rules->nelts; i++) {
         vl_rule_t *rule = &APR_ARRAY_IDX(box->rules, i, vl_rule_t);
@@ -379,11 +334,20 @@ static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t 
 static void make_rules(apr_pool_t *p, box_t *box, const apr_array_header_t *common,
                        const apr_array_header_t *roots)
 {
-    const apr_array_header_t *words = connects_of(p, box);
+    /* Of VhostLimitSandboxConnect of the site; none: connections are not limited. */
+    apr_array_header_t *words = apr_array_make(p, 4, sizeof(const char *));
     struct stat file;
     unsigned n;
-    int i;
+    int i, j;
 
+    for (i = 0; i < box->servers->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(box->servers, i, server_rec *));
+
+        if (conf->connects)
+            apr_array_cat(words, conf->connects);
+    }
+    if (has_word(words, "any"))
+        apr_array_clear(words);
     box->rules = apr_array_make(p, common->nelts, sizeof(vl_rule_t));
     for (i = 0; i < common->nelts; i++) {
         if (!words->nelts || !APR_ARRAY_IDX(common, i, vl_rule_t).has_sockets)
@@ -398,12 +362,20 @@ static void make_rules(apr_pool_t *p, box_t *box, const apr_array_header_t *comm
 
         if (document_root(s))
             put_folder(p, box, roots, VL_RULE_RW, document_root(s), 0);
-        if (box->has_tree)
+        if (box->refused)
             put_script_folders(p, box, roots, directives_of(s));
     }
     hide_others(p, box, roots);
-    for (i = 0; i < box->servers->nelts; i++)
-        put_configured(p, box, roots, APR_ARRAY_IDX(box->servers, i, server_rec *));
+    for (i = 0; i < box->servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(box->servers, i, server_rec *);
+        const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
+
+        for (j = 0; paths && j < paths->nelts; j++) {
+            const vl_rule_t *rule = &APR_ARRAY_IDX(paths, j, vl_rule_t);
+
+            put_folder(p, box, roots, rule->access, rule->path, 1);
+        }
+    }
     put_connects(p, box, roots, words);
     qsort(box->rules->elts, (size_t)box->rules->nelts, sizeof(vl_rule_t), by_path);
 }
@@ -428,10 +400,8 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
             *index = boxes->nelts;
             apr_hash_set(by_site, conf->site->name, APR_HASH_KEY_STRING, index);
             box = apr_array_push(boxes);
-            box->name = conf->site->name;
             box->site = conf->site;
             box->server = s;
-            box->has_tree = 1;
             box->servers = apr_array_make(p, 2, sizeof(server_rec *));
             box->refused = apr_array_make(p, 1, sizeof(const char *));
         }
@@ -591,44 +561,34 @@ static apr_status_t report(const box_t *box, const char *why, int is_restart, in
         ap_log_error(APLOG_MARK, !is_closed ? APLOG_WARNING
                      : is_restart ? APLOG_ERR : APLOG_EMERG, 0, box->server, VLOGNO(0070)
                      "site %s has no complete sandbox (VhostLimitSandbox %s): %s. %s",
-                     box->name, vl_sandbox_mode_name(box->mode), why,
+                     box->site->name, vl_sandbox_mode_name(box->mode), why,
                      !is_closed ? "Its programs run without what is missing (VhostLimitOnError open)"
                      : is_restart ? "Programs that would start outside of it do not start"
                      : "The server does not start (VhostLimitOnError closed)");
     return is_closed && !is_restart ? APR_EGENERAL : APR_SUCCESS;
 }
 
-static void report_more(const server_rec *main_server, int count)
+/* Logs how many sites report() did not name, the folders that the programs of each site do not get,
+ * and once what the sandboxes of each kind do not refuse here.  count: calls of report(). */
+static void report_rest(const server_rec *main_server, const apr_array_header_t *boxes, int count)
 {
+    vl_sandbox_e mode;
+    int i, j, refused = 0;
+
     if (count > NAMED)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0071)
                      "%d more sites have no complete sandbox; the key \"unenforced\" of the "
                      "status page names each site", count - NAMED);
-}
-
-/* Logs the folders that the programs of each site do not get.  The owner of a site can cause
- * this, so it never keeps the server from starting. */
-static void report_refused(const apr_array_header_t *boxes)
-{
-    int i, j, count = 0;
-
+    /* The owner of a site can cause this, so it never keeps the server from starting. */
     for (i = 0; i < boxes->nelts; i++) {
         const box_t *box = &APR_ARRAY_IDX(boxes, i, box_t);
 
-        for (j = 0; j < box->refused->nelts && count < NAMED; j++, count++)
+        for (j = 0; j < box->refused->nelts && refused < NAMED; j++, refused++)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, box->server, VLOGNO(0074)
                          "site %s: %s. Programs in its sandbox do not get that folder. Write the "
-                         "real path in the configuration, or remove the link", box->name,
+                         "real path in the configuration, or remove the link", box->site->name,
                          APR_ARRAY_IDX(box->refused, j, const char *));
     }
-}
-
-/* Logs once what the sandboxes of that kind do not refuse here. */
-static void report_weakness(const server_rec *main_server, const apr_array_header_t *boxes)
-{
-    vl_sandbox_e mode;
-    int i;
-
     for (mode = VL_SANDBOX_FILES; mode <= VL_SANDBOX_FULL; mode++) {
         const char *weakness = vl_sandbox_weakness(mode);
 
@@ -644,7 +604,7 @@ static void report_weakness(const server_rec *main_server, const apr_array_heade
 
 apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
 {
-    const apr_array_header_t *servers = vl_conf_servers(main_server);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->servers;
     int is_test = ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
     apr_array_header_t *boxes;
     apr_status_t rv = APR_SUCCESS;
@@ -662,8 +622,10 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
                      vl_conf_get(s)->site->name, error);
         return APR_EINVAL;
     }
-    boxes = is_test ? find_cells(ptemp, servers) : NULL;
-    for (i = 0; boxes && i < boxes->nelts && rv == APR_SUCCESS; i++) {
+    if (!is_test)
+        return APR_SUCCESS;
+    boxes = find_cells(ptemp, servers);
+    for (i = 0; i < boxes->nelts && rv == APR_SUCCESS; i++) {
         const box_t *box = &APR_ARRAY_IDX(boxes, i, box_t);
         const char *why = cannot_enforce(ptemp, box);
 
@@ -671,22 +633,17 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
         if (why && !geteuid())
             rv = report(box, why, 0, &count);
     }
-    report_more(main_server, count);
-    if (boxes) {
-        report_refused(boxes);
-        report_weakness(main_server, boxes);
-    }
+    report_rest(main_server, boxes, count);
     return rv;
 }
 
 /* Parent: array of box_t, the sites of this configuration with a sandbox. */
 static const apr_array_header_t *made;
 
-apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
+apr_status_t vl_sandboxes_make(apr_pool_t *p, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart)
 {
-    const apr_array_header_t *servers = vl_conf_servers(main_server);
-    apr_array_header_t *boxes = find_cells(p, servers);
+    apr_array_header_t *boxes = find_cells(p, vl_conf_get(main_server)->servers);
     apr_status_t rv = APR_SUCCESS;
     int i, j, count = 0;
 
@@ -700,7 +657,7 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
         vl_sandbox_t *sandbox = NULL;
 
         if (!error)
-            error = vl_sandbox_make(p, *kept, box->name, box->mode, box->rules,
+            error = vl_sandbox_make(p, *kept, box->site->name, box->mode, box->rules,
                                     &box->connect, ap_unixd_config.user_id, ap_unixd_config.group_id,
                                     &sandbox);
         if (error || why)
@@ -711,23 +668,28 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
             vl_conf_get(APR_ARRAY_IDX(box->servers, j, server_rec *))->programs = sandbox;
     }
     vl_sandbox_end(*kept);
-    report_more(main_server, count);
-    report_refused(boxes);
-    report_weakness(main_server, boxes);
+    report_rest(main_server, boxes, count);
     return rv;
 }
 
-/* Returns the rules that Full would have for the site.  The tree of directives is gone, so
- * the folders of ScriptAlias are left out.  Looks at no file of the site: a thread that waits
- * for a file system would keep the server from restarting.  vhostlimitctl looks for links. */
-static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *main_server,
-                                                    const vl_site_t *site)
+const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_server,
+                                             const vl_site_t *site, vl_sandbox_e *ret_mode)
 {
-    const apr_array_header_t *servers = vl_conf_servers(main_server);
-    box_t box = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
-    const apr_array_header_t *roots;
+    const apr_array_header_t *servers = vl_conf_get(main_server)->servers, *roots;
+    box_t box = { .site = site, .mode = VL_SANDBOX_FULL };
     int i;
 
+    for (i = 0; i < made->nelts; i++) {
+        const box_t *found = &APR_ARRAY_IDX(made, i, box_t);
+
+        *ret_mode = found->mode;
+        if (!strcmp(found->site->name, site->name))
+            return found->rules;
+    }
+    /* The rules that Full would have.  The tree of directives is gone, so the folders of ScriptAlias
+     * are left out.  Looks at no file of the site: a thread that waits for a file system would keep
+     * the server from restarting.  vhostlimitctl looks for links. */
+    *ret_mode = VL_SANDBOX_OFF;
     box.servers = apr_array_make(p, 2, sizeof(server_rec *));
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
@@ -738,20 +700,4 @@ static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *m
     roots = find_roots(p, servers, 0);
     make_rules(p, &box, common_rules(p, roots, NULL, NULL), roots);
     return box.rules;
-}
-
-const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_server,
-                                             const vl_site_t *site, vl_sandbox_e *ret_mode)
-{
-    int i;
-
-    for (i = 0; i < made->nelts; i++) {
-        const box_t *box = &APR_ARRAY_IDX(made, i, box_t);
-
-        *ret_mode = box->mode;
-        if (!strcmp(box->name, site->name))
-            return box->rules;
-    }
-    *ret_mode = VL_SANDBOX_OFF;
-    return rules_without_tree(p, main_server, site);
 }

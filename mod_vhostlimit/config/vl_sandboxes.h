@@ -18,7 +18,7 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server);
 
 /* In post_config: makes the sandboxes and sets conf->programs of all servers.  *kept: see
  * vl_sandbox_begin().  Returns APR_EGENERAL if the server must not start. */
-apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
+apr_status_t vl_sandboxes_make(apr_pool_t *p, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart);
 
 /* Parent, after vl_sandboxes_make(); the control thread calls it, without a lock.  Returns the

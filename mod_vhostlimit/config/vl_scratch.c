@@ -22,10 +22,12 @@ static char *ip_of(apr_pool_t *p, apr_sockaddr_t *address)
            ? ip : apr_pstrdup(p, "");
 }
 
-static conn_rec *scratch_conn(apr_pool_t *p, server_rec *s,
-                              apr_sockaddr_t *local, apr_sockaddr_t *remote)
+request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
+                                apr_sockaddr_t *local, apr_sockaddr_t *remote)
 {
     conn_rec *c = apr_pcalloc(p, sizeof(*c));
+    request_rec *r = apr_pcalloc(p, sizeof(*r));
+    core_request_config *record = apr_pcalloc(p, sizeof(*record));
 
     c->pool = p;
     c->base_server = s;
@@ -35,16 +37,6 @@ static conn_rec *scratch_conn(apr_pool_t *p, server_rec *s,
     c->client_ip = ip_of(p, remote);
     c->conn_config = ap_create_conn_config(p);
     c->notes = apr_table_make(p, 1);
-    return c;
-}
-
-request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
-                                apr_sockaddr_t *local, apr_sockaddr_t *remote)
-{
-    conn_rec *c = scratch_conn(p, s, local, remote);
-    request_rec *r = apr_pcalloc(p, sizeof(*r));
-    core_request_config *record = apr_pcalloc(p, sizeof(*record));
-
     r->pool = p;
     r->connection = c;
     r->server = s;
@@ -129,18 +121,6 @@ static int read_request_line(request_rec *r, apr_bucket_brigade *bb)
     return parse_request_line(r);
 }
 
-/* Finds the host name that the request names, and its server. */
-static int choose_server(request_rec *r, server_rec *server)
-{
-    if (server)
-        r->connection->vhost_lookup_data = NULL;    /* of httpd's search, which is slow */
-    ap_update_vhost_from_headers(r);
-    if (server)
-        r->server = server;
-    r->per_dir_config = r->server->lookup_defaults;
-    return r->status == HTTP_OK;
-}
-
 int vl_scratch_read(request_rec *r, server_rec *server, const char *bytes, apr_size_t len,
                     apr_bucket_alloc_t *alloc)
 {
@@ -163,5 +143,13 @@ int vl_scratch_read(request_rec *r, server_rec *server, const char *bytes, apr_s
         ap_get_mime_headers_core(r, bb);
     apr_brigade_destroy(bb);
     r->input_filters = r->proto_input_filters = r->connection->input_filters = NULL;
-    return is_read && r->status == HTTP_OK && choose_server(r, server);
+    if (!is_read || r->status != HTTP_OK)
+        return 0;
+    if (server)
+        r->connection->vhost_lookup_data = NULL;    /* of httpd's search, which is slow */
+    ap_update_vhost_from_headers(r);
+    if (server)
+        r->server = server;
+    r->per_dir_config = r->server->lookup_defaults;
+    return r->status == HTTP_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/vl_sharing.h"
 
-#include <apr_lib.h>
 #include <apr_siphash.h>
 #include <apr_strings.h>
 #include <http_log.h>

@@ -5,7 +5,6 @@
 
 #include <apr_hash.h>
 #include <apr_strings.h>
-#include <http_core.h>
 #include <http_main.h>
 
 #include "base/vl_private.h"
@@ -37,7 +36,7 @@ typedef struct shared_t {
     apr_size_t offset, size;    /* in vl_conf_t */
 } shared_t;
 
-static const shared_t shared[VL_AT_group] = {
+static const shared_t shared[VL_AT_COUNT] = {
     { "VhostLimitPlan", offsetof(vl_conf_t, plan), sizeof(void *) },
 #define MEMBER(directive, member) \
     { directive, offsetof(vl_conf_t, member), sizeof(((vl_conf_t *)0)->member) },
@@ -57,6 +56,7 @@ static const shared_t shared[VL_AT_group] = {
     { "VhostLimitClass", offsetof(vl_conf_t, sharing.classes), sizeof(void *) },
 #undef MEMBERS
     { "VhostLimitAccounts", offsetof(vl_conf_t, accounts), sizeof(vl_accounts_conf_t) },
+    { "VhostLimitGroup", offsetof(vl_conf_t, group), sizeof(void *) },
 };
 
 static server_rec *vhost_of(const vl_site_t *site, int i)
@@ -76,24 +76,18 @@ const char *vl_sites_address(apr_pool_t *p, const server_addr_rec *address)
 
 /* --- ServerName ----------------------------------------------------------- */
 
-/* Returns 1 if the directives of one level contain ServerName. */
-static int has_server_name(const ap_directive_t *d)
-{
-    while (d && ap_cstr_casecmp(d->directive, "ServerName"))
-        d = d->next;
-    return d != NULL;
-}
-
 /* Returns the ServerName of the configuration in lower case, or NULL.  A server_rec does not
  * tell: httpd gives one without ServerName the name of the main server or of its address. */
 static const char *server_name(const finder_t *finder, const server_rec *s)
 {
     const ap_directive_t *section = vl_conf_get(s)->section;
-    const ap_directive_t *first = s->is_virtual ? section ? section->first_child : NULL
-                                                : ap_conftree;
+    const ap_directive_t *d = s->is_virtual ? section ? section->first_child : NULL
+                                            : ap_conftree;
     char *name;
 
-    if (!has_server_name(first) || !s->server_hostname)
+    while (d && ap_cstr_casecmp(d->directive, "ServerName"))
+        d = d->next;
+    if (!d || !s->server_hostname)
         return NULL;
     name = apr_pstrdup(finder->p, s->server_hostname);
     ap_str_tolower(name);
@@ -153,64 +147,94 @@ static base_t *find_base(finder_t *finder, const server_rec *s)
     return base;
 }
 
-/* Returns 1 if the virtual host itself says VhostLimit Off. */
-static int is_off(const vl_conf_t *conf)
+/* --- settings that virtual hosts share ------------------------------------- */
+
+static const void *member_of(const vl_conf_t *conf, int which)
 {
-    return conf->set_at[VL_AT_mode] && conf->mode == VL_MODE_OFF;
+    return (const char *)conf + shared[which].offset;
 }
 
-/* Logs that two virtual hosts of a site set different values. */
-static apr_status_t report_conflict(const char *site, const char *directive,
-                                    const ap_directive_t *a,
-                                    const ap_directive_t *b)
+/* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
+ * classes of one name, so the last one differs from any later class of another list. */
+static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
 {
+    return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
+                          vl_class_conf_t);
+}
+
+/* Compares a setting of two configurations, which both have it.  *ret_a and *ret_b are the
+ * directives; if the values differ, those to name in the message. */
+static int is_same(int which, const vl_conf_t *one, const vl_conf_t *other,
+                   const ap_directive_t **ret_a, const ap_directive_t **ret_b)
+{
+    const apr_array_header_t *as = one->sharing.classes, *bs = other->sharing.classes;
+    int i;
+
+    *ret_a = one->set_at[which];
+    *ret_b = other->set_at[which];
+    if (which == VL_AT_group)
+        return !strcmp(one->group, other->group);
+    if (which != VL_AT_classes)
+        return !memcmp(member_of(one, which), member_of(other, which), shared[which].size);
+    for (i = 0; i < as->nelts || i < bs->nelts; i++) {
+        const vl_class_conf_t *a = class_at(as, i), *b = class_at(bs, i);
+
+        *ret_a = a->at;
+        *ret_b = b->at;
+        if (a->weight != b->weight || ap_cstr_casecmp(a->name, b->name) || strcmp(a->text, b->text))
+            return 0;
+    }
+    return 1;
+}
+
+/* Compares the setting with that of *source, if both have it, and sets *source to the first
+ * configuration that has it.  Logs that the values differ, and returns APR_EINVAL then. */
+static apr_status_t check_setting(const char *site, int which, const vl_conf_t *conf,
+                                  const vl_conf_t **source)
+{
+    const ap_directive_t *a, *b;
+
+    if (!conf->set_at[which])
+        return APR_SUCCESS;
+    if (!*source)
+        *source = conf;
+    if (*source == conf || is_same(which, *source, conf, &a, &b))
+        return APR_SUCCESS;
     ap_log_error(APLOG_MARK, APLOG_EMERG, 0, ap_server_conf, VLOGNO(0015)
                  "site %s: %s is %s in %s:%d and %s in %s:%d. The virtual hosts "
                  "of a site share its limits, so the server does not start. "
                  "Write the directive once, or the same value in both places",
-                 site, directive, a->args, a->filename, a->line_num, b->args,
+                 site, shared[which].directive, a->args, a->filename, a->line_num, b->args,
                  b->filename, b->line_num);
     return APR_EINVAL;
 }
 
-/* Finds the group among configurations of the base, which all name the same or none.
- * *first: the one that names it. */
-static apr_status_t check_group(const base_t *base, const vl_conf_t *conf,
-                                const vl_conf_t **first)
+/* Finds the configuration that has the setting: that of <VhostLimitSite>, or else of a virtual host.
+ * *ret_source is NULL if there is none.  name: of the site, for the message.  Returns APR_EINVAL if
+ * two sections, or two virtual hosts, set different values. */
+static apr_status_t find_setting(const vl_site_t *site, const char *name, int which,
+                                 const vl_conf_t **ret_source)
 {
-    if (!conf->group)
-        return APR_SUCCESS;
-    if (*first && strcmp((*first)->group, conf->group))
-        return report_conflict(base->server_name, "VhostLimitGroup",
-                               (*first)->set_at[VL_AT_group], conf->set_at[VL_AT_group]);
-    *first = conf;
-    return APR_SUCCESS;
-}
-
-/* Finds the group of the base: that of its sections, or else of its virtual hosts.
- * *ret_group is NULL if they name none. */
-static apr_status_t find_group(const base_t *base, const char **ret_group)
-{
-    const vl_site_t *site = base->site;
-    const vl_conf_t *first = NULL;
     apr_status_t rv = APR_SUCCESS;
     int i;
 
+    *ret_source = NULL;
     for (i = 0; i < site->confs->nelts && rv == APR_SUCCESS; i++)
-        rv = check_group(base, APR_ARRAY_IDX(site->confs, i, vl_site_conf_t *)->conf, &first);
-    if (!first) {
+        rv = check_setting(name, which, APR_ARRAY_IDX(site->confs, i, vl_site_conf_t *)->conf,
+                           ret_source);
+    if (!*ret_source) {
         for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
-            rv = check_group(base, vl_conf_get(vhost_of(site, i)), &first);
+            rv = check_setting(name, which, vl_conf_get(vhost_of(site, i)), ret_source);
     }
-    *ret_group = first ? first->group : NULL;
     return rv;
 }
 
 /* Moves the virtual hosts of the base to the site of their group, if they have one. */
 static apr_status_t join_group(finder_t *finder, base_t *base)
 {
-    const char *group;
-    apr_status_t rv = find_group(base, &group);
+    const vl_conf_t *source;
+    apr_status_t rv = find_setting(base->site, base->server_name, VL_AT_group, &source);
+    const char *group = source ? source->group : NULL;
     vl_site_t *site;
 
     if (!group) {
@@ -286,95 +310,6 @@ static void name_sites(finder_t *finder)
 
 /* --- limits --------------------------------------------------------------- */
 
-static const void *member_of(const vl_conf_t *conf, int which)
-{
-    return (const char *)conf + shared[which].offset;
-}
-
-/* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
- * classes of one name, so the last one differs from any later class of another list. */
-static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
-{
-    return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
-                          vl_class_conf_t);
-}
-
-/* Compares the classes of two virtual hosts.  Returns NULL if they are the same, else the
- * directive of `a` at the first difference, and that of `b` in *ret_other.  Both have a
- * class. */
-static const ap_directive_t *class_conflict(const apr_array_header_t *a,
-                                            const apr_array_header_t *b,
-                                            const ap_directive_t **ret_other)
-{
-    int i;
-
-    for (i = 0; i < a->nelts || i < b->nelts; i++) {
-        const vl_class_conf_t *one = class_at(a, i), *other = class_at(b, i);
-
-        *ret_other = other->at;
-        if (one->weight != other->weight
-            || ap_cstr_casecmp(one->name, other->name) || strcmp(one->text, other->text))
-            return one->at;
-    }
-    return NULL;
-}
-
-/* Compares a setting of two configurations, which both have it.  *ret_a and *ret_b are the
- * directives; if the values differ, those to name in the message. */
-static int is_same(int which, const vl_conf_t *one, const vl_conf_t *other,
-                   const ap_directive_t **ret_a, const ap_directive_t **ret_b)
-{
-    const ap_directive_t *at;
-
-    *ret_a = one->set_at[which];
-    *ret_b = other->set_at[which];
-    if (which != VL_AT_classes)
-        return !memcmp(member_of(one, which), member_of(other, which), shared[which].size);
-    at = class_conflict(one->sharing.classes, other->sharing.classes, ret_b);
-    if (at)
-        *ret_a = at;
-    return !at;
-}
-
-/* Compares the setting with that of *source, if both have it, and sets *source to the first
- * configuration that has it.  Returns APR_EINVAL if the values differ. */
-static apr_status_t check_setting(const vl_site_t *site, int which, const vl_conf_t *conf,
-                                  const vl_conf_t **source)
-{
-    const ap_directive_t *at, *other_at;
-
-    if (!conf->set_at[which])
-        return APR_SUCCESS;
-    if (!*source)
-        *source = conf;
-    else if (!is_same(which, *source, conf, &at, &other_at))
-        return report_conflict(site->name, shared[which].directive, at, other_at);
-    return APR_SUCCESS;
-}
-
-/* Finds the value of a setting and gives it to all virtual hosts: that of <VhostLimitSite>, or
- * else of the virtual hosts.  *ret_is_set: there is one.  Returns APR_EINVAL if two
- * sections, or two virtual hosts, set different values. */
-static apr_status_t share_setting(const vl_site_t *site, int which, int *ret_is_set)
-{
-    const vl_conf_t *source = NULL;
-    apr_status_t rv = APR_SUCCESS;
-    int i;
-
-    for (i = 0; i < site->confs->nelts && rv == APR_SUCCESS; i++)
-        rv = check_setting(site, which,
-                           APR_ARRAY_IDX(site->confs, i, vl_site_conf_t *)->conf, &source);
-    if (!source) {
-        for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
-            rv = check_setting(site, which, vl_conf_get(vhost_of(site, i)), &source);
-    }
-    *ret_is_set = source != NULL;
-    for (i = 0; source && i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
-        memmove((char *)vl_conf_get(vhost_of(site, i)) + shared[which].offset,
-                member_of(source, which), shared[which].size);
-    return rv;
-}
-
 /* Gives a virtual host the settings of its plan that its site does not set itself. */
 static void apply_plan(apr_pool_t *p, vl_conf_t *conf, const int is_set[VL_AT_group])
 {
@@ -401,10 +336,16 @@ static apr_status_t share_settings(apr_pool_t *p, const vl_site_t *site)
 {
     int is_set[VL_AT_group] = { 0 };
     apr_status_t rv = APR_SUCCESS;
+    const vl_conf_t *source;
     int which, i;
 
-    for (which = 0; which < VL_AT_group && rv == APR_SUCCESS; which++)
-        rv = share_setting(site, which, &is_set[which]);
+    for (which = 0; which < VL_AT_group && rv == APR_SUCCESS; which++) {
+        rv = find_setting(site, site->name, which, &source);
+        is_set[which] = source != NULL;
+        for (i = 0; source && i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
+            memmove((char *)vl_conf_get(vhost_of(site, i)) + shared[which].offset,
+                    member_of(source, which), shared[which].size);
+    }
     for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++) {
         vl_conf_t *conf = vl_conf_get(vhost_of(site, i));
 
@@ -435,21 +376,6 @@ static apr_hash_t *confs_by_name(apr_pool_t *ptemp, const apr_array_header_t *co
     return by_name;
 }
 
-static finder_t *make_finder(apr_pool_t *p, apr_pool_t *ptemp, int servers)
-{
-    finder_t *finder = apr_palloc(ptemp, sizeof(*finder));
-
-    finder->p = p;
-    finder->ptemp = ptemp;
-    finder->confs = confs_by_name(ptemp, vl_conf_get(ap_server_conf)->site_confs);
-    finder->by_name = apr_hash_make(ptemp);
-    finder->groups = apr_hash_make(ptemp);
-    finder->files = apr_hash_make(ptemp);
-    finder->bases = apr_array_make(ptemp, servers, sizeof(base_t *));
-    finder->sites = apr_array_make(ptemp, servers, sizeof(vl_site_t *));
-    return finder;
-}
-
 void vl_sites_report_unused(const server_rec *main_server)
 {
     const apr_array_header_t *confs = vl_conf_get(main_server)->site_confs;
@@ -469,8 +395,16 @@ void vl_sites_report_unused(const server_rec *main_server)
 apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
                            server_rec *main_server)
 {
-    const apr_array_header_t *servers = vl_conf_servers(main_server);
-    finder_t *finder = make_finder(p, ptemp, servers->nelts);
+    const apr_array_header_t *servers = vl_conf_get(main_server)->servers;
+    finder_t finder = {
+        .p = p, .ptemp = ptemp,
+        .confs = confs_by_name(ptemp, vl_conf_get(ap_server_conf)->site_confs),
+        .by_name = apr_hash_make(ptemp),
+        .groups = apr_hash_make(ptemp),
+        .files = apr_hash_make(ptemp),
+        .bases = apr_array_make(ptemp, servers->nelts, sizeof(base_t *)),
+        .sites = apr_array_make(ptemp, servers->nelts, sizeof(vl_site_t *))
+    };
     apr_array_header_t *bases = apr_array_make(ptemp, servers->nelts,
                                                sizeof(base_t *));
     apr_status_t rv = APR_SUCCESS, failed = APR_SUCCESS;
@@ -478,21 +412,23 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
 
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        base_t *base = find_base(finder, s);
+        const vl_conf_t *conf = vl_conf_get(s);
+        base_t *base = find_base(&finder, s);
 
         APR_ARRAY_PUSH(bases, base_t *) = base;
-        if (!is_off(vl_conf_get(s)))
+        /* The virtual host itself does not say VhostLimit Off. */
+        if (!conf->set_at[VL_AT_mode] || conf->mode != VL_MODE_OFF)
             APR_ARRAY_PUSH(base->site->vhosts, server_rec *) = s;
     }
-    for (i = 0; i < finder->bases->nelts; i++) {
-        rv = join_group(finder, APR_ARRAY_IDX(finder->bases, i, base_t *));
+    for (i = 0; i < finder.bases->nelts; i++) {
+        rv = join_group(&finder, APR_ARRAY_IDX(finder.bases, i, base_t *));
         failed = rv != APR_SUCCESS ? rv : failed;
     }
-    name_sites(finder);
-    for (i = 0; i < finder->sites->nelts; i++) {
-        vl_site_t *site = APR_ARRAY_IDX(finder->sites, i, vl_site_t *);
+    name_sites(&finder);
+    for (i = 0; i < finder.sites->nelts; i++) {
+        vl_site_t *site = APR_ARRAY_IDX(finder.sites, i, vl_site_t *);
 
-        find_confs(finder, site->name, site->confs);
+        find_confs(&finder, site->name, site->confs);
         rv = share_settings(p, site);
         failed = rv != APR_SUCCESS ? rv : failed;
     }
@@ -506,7 +442,7 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
 
 void vl_sites_list(apr_pool_t *p, const server_rec *main_server)
 {
-    const apr_array_header_t *all = vl_conf_servers(main_server);
+    const apr_array_header_t *all = vl_conf_get(main_server)->servers;
     apr_array_header_t *servers = apr_array_make(p, all->nelts,
                                                  sizeof(server_rec *));
     int i;
@@ -519,9 +455,4 @@ void vl_sites_list(apr_pool_t *p, const server_rec *main_server)
             APR_ARRAY_PUSH(servers, server_rec *) = s;
     }
     vl_conf_get(main_server)->sites = servers;
-}
-
-const apr_array_header_t *vl_sites_servers(const server_rec *main_server)
-{
-    return vl_conf_get(main_server)->sites;
 }

@@ -30,11 +30,7 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
  * That is no error: a site may have been removed after vhostlimitctl has saved its limits. */
 void vl_sites_report_unused(const server_rec *main_server);
 
-
-/* Returns an array of server_rec *: the first virtual host of each site that takes part
- * (not VhostLimit Off). */
-const apr_array_header_t *vl_sites_servers(const server_rec *main_server);
-/* Parent: makes that array, after vl_sites_find() and when a site has been turned off. */
+/* Parent: sets conf->sites, after vl_sites_find() and when a site has been turned off. */
 void vl_sites_list(apr_pool_t *p, const server_rec *main_server);
 
 /* Returns an address of a virtual host as <VirtualHost> has it, such as "*:80". */

@@ -37,24 +37,10 @@ static void log_begins(const vl_limited_event_t *event)
                  is_capped ? "VhostLimitConcurrency" : "VhostLimitWeight");
 }
 
-/* Logs that the site is no longer limited. */
-static void log_ends(const vl_limited_event_t *event)
+static void log_event(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
 
-    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
-                 "site %s: no longer limited after %.0f s: %"
-                 APR_UINT64_T_FMT " requests admitted, %" APR_UINT64_T_FMT
-                 " of them queued first, %" APR_UINT64_T_FMT " refused",
-                 event->name,
-                 (double)(event->seen_us - before->at_us) / APR_USEC_PER_SEC,
-                 event->metrics.requests - before->requests,
-                 event->metrics.queued - before->queued,
-                 event->metrics.refused - before->refused);
-}
-
-static void log_event(const vl_limited_event_t *event)
-{
     if (event->killed)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
                      "site %s: the kernel killed %" APR_UINT64_T_FMT
@@ -64,7 +50,15 @@ static void log_event(const vl_limited_event_t *event)
     if (event->what == VL_LIMITED_BEGINS)
         log_begins(event);
     if (event->what == VL_LIMITED_ENDS)
-        log_ends(event);
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
+                     "site %s: no longer limited after %.0f s: %"
+                     APR_UINT64_T_FMT " requests admitted, %" APR_UINT64_T_FMT
+                     " of them queued first, %" APR_UINT64_T_FMT " refused",
+                     event->name,
+                     (double)(event->seen_us - before->at_us) / APR_USEC_PER_SEC,
+                     event->metrics.requests - before->requests,
+                     event->metrics.queued - before->queued,
+                     event->metrics.refused - before->refused);
 }
 
 void vl_notice_tick(apr_int64_t now_us)
