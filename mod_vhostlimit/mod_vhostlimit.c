@@ -534,7 +534,6 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_monitor(monitor, NULL, NULL, APR_HOOK_FIRST);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_acceptor_register();
-    vl_hooks_conn_register(vl_hooks_go);
     vl_hooks_register();
     vl_notice_register(p);
     vl_status_register(p);

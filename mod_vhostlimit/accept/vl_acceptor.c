@@ -34,8 +34,8 @@
 #include "base/vl_clock.h"
 #include "base/vl_own.h"
 #include "base/vl_private.h"
-#include "core/vl_admit.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_charge.h"
+#include "core/vl_slot.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "cost/vl_meter.h"
@@ -176,7 +176,7 @@ static void watch_listeners(void)
 static void set_accepting(int accepting, apr_int64_t now_us)
 {
     if (vl_shm_child_set_accepting(vl_child.shm, accepting ? now_us : 0) && !accepting)
-        vl_dispatch_wake_all(vl_child.shm);
+        vl_slot_wake_all(vl_child.shm);
 }
 
 static void stop_listening(acceptor_state_e state)
@@ -415,7 +415,7 @@ static apr_size_t send_batch(const vl_batch_t *batch, apr_size_t from)
             break;
         vl_transfer_close(batch->fds + from, some);
     }
-    vl_dispatch_wake_all(vl_child.shm);
+    vl_slot_wake_all(vl_child.shm);
     return from;
 }
 
@@ -455,7 +455,7 @@ static void spread(void)
         || (!vl_newconn_queued() && !vl_newconn_for_mpm()))
         return;
     acceptor.spread_us = now_us;
-    vl_admit_capacity(vl_child.shm, &capacity);
+    vl_slot_capacity(vl_child.shm, &capacity);
     if (!capacity.here && capacity.elsewhere)
         transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere);
 }
@@ -499,7 +499,7 @@ static void work_while_stalled(apr_int64_t now_us)
         vl_lease_handle_input();
     /* Nothing is accepted or classified. Queued connections are still granted slots, or
      * transferred to children with free threads. */
-    vl_admit_capacity(vl_child.shm, &capacity);
+    vl_slot_capacity(vl_child.shm, &capacity);
     if (mpm_stalled && capacity.elsewhere)
         transfer_all();
 }
@@ -595,7 +595,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
     vl_capacity_t capacity;
     int requests_end;
 
-    vl_admit_capacity(vl_child.shm, &capacity);
+    vl_slot_capacity(vl_child.shm, &capacity);
     requests_end = capacity.ended != acceptor.ended_requests;
     acceptor.ended_requests = capacity.ended;
     if (mpm_stalled && capacity.elsewhere) {
@@ -627,7 +627,7 @@ static void tick(apr_int64_t now_us)
     int mpm_stalled;
 
     vl_shm_child_reclaim_dead(vl_child.shm);
-    vl_dispatch_revoke_stalled(vl_child.shm, now_us);
+    vl_slot_revoke_stalled(vl_child.shm, now_us);
     vl_own_refresh(now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_arrivals(vl_meter_thread_us(), now_us);
@@ -816,7 +816,7 @@ static void expect_end(apr_pool_t *pchild, int graceful)
     if (!graceful)
         __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
-    vl_dispatch_wake_self(vl_child.shm);
+    vl_slot_wake_self(vl_child.shm);
 }
 #endif
 

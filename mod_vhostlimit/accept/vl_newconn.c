@@ -42,7 +42,7 @@
 #include "config/vl_conf.h"
 #include "config/vl_headtime.h"
 #include "core/vl_charge.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "cost/vl_meter.h"
@@ -418,7 +418,7 @@ int vl_newconn_linger(int fd, apr_int64_t linger_us)
     vl_waiters_unlock();
     /* The acceptor may sleep without an end. */
     if (vl_engage_is_dormant(vl_child.shm))
-        vl_dispatch_wake_self(vl_child.shm);
+        vl_slot_wake_self(vl_child.shm);
     return 1;
 }
 

@@ -52,7 +52,7 @@
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
 #include "base/vl_clock.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 
@@ -249,7 +249,7 @@ static apr_status_t accept_next(void **csd, ap_listen_rec *lr, apr_pool_t *ptran
     vl_relay_child_stop_asking(vl_child.shm);
     /* This child may have used a wake-up for a connection. */
     if (prefork.has_sockets)
-        vl_dispatch_wake_all(vl_child.shm);
+        vl_slot_wake_all(vl_child.shm);
     return APR_EINTR;
 }
 

@@ -11,9 +11,8 @@
 
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
-#include "core/vl_dispatch.h"
-#include "core/vl_segment.h"
 #include "core/vl_slot.h"
+#include "core/vl_segment.h"
 
 /* A signal that arrives right before the child sleeps is noticed after this time. */
 #define SLEEP_S 5
@@ -141,7 +140,7 @@ void vl_relay_child_ask(vl_shm_t *shm)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     set_asking_locked(shm, 1);
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 void vl_relay_child_stop_asking(vl_shm_t *shm)
@@ -199,7 +198,7 @@ static void cancel_sent_before(vl_shm_t *shm, apr_int64_t before_us)
         }
         sent->number = 0;
     }
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 void vl_relay_acceptor_resign(vl_shm_t *shm)
@@ -209,7 +208,7 @@ void vl_relay_acceptor_resign(vl_shm_t *shm)
         return;
     if (shm->head->acceptor == shm->self + 1)
         vl_segment_set_acceptor_locked(shm, 0);
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 int vl_relay_pending(const int pair[2])

@@ -8,7 +8,7 @@
  *   _acceptor_*  called by the acceptor
  *   _child_*     called by the other children
  * The acceptor is granted slots for as many connections as children ask for
- * (vl_admit.c). A slot that was sent is counted in the acceptor's cell until the child
+ * (vl_slot.c). A slot that was sent is counted in the acceptor's cell until the child
  * takes it. So a slot that a killed child was about to take is found, see
  * vl_relay_acceptor_tidy(). The lock of the segment is taken inside. */
 

@@ -19,7 +19,7 @@
 #include "accept/vl_child.h"
 #include "base/vl_private.h"
 #include "cgroup/vl_cgroup.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_shm_child.h"
 
 /* Tells the rescue process that the thread which started it has ended. httpd sends children
@@ -100,7 +100,7 @@ static int send_all(const int *fds, const vl_passed_t *passed, apr_size_t n)
         if (tries == TRIES || (!APR_STATUS_IS_EAGAIN(rv) && rv != ETOOMANYREFS))
             return 0;
         if (!tries) {
-            vl_dispatch_wake_all(vl_child.shm);
+            vl_slot_wake_all(vl_child.shm);
             close_others();
         }
         poll(NULL, 0, TRY_MS);
@@ -144,7 +144,7 @@ static int run(void *unused)
     if (!__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE)) {
         vl_shm_child_died(vl_child.shm, notes->child);
         rescue();
-        vl_dispatch_wake_all(vl_child.shm);
+        vl_slot_wake_all(vl_child.shm);
     }
     _exit(0);
 }

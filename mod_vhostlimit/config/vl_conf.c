@@ -8,7 +8,7 @@
 #include <http_core.h>
 #include <http_main.h>
 
-#include "core/vl_admit.h"
+#include "core/vl_slot.h"
 #include "core/vl_hosts.h"
 #include "base/vl_value.h"
 #include "sandbox/vl_rule.h"
@@ -825,7 +825,7 @@ apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
     if (conf->retry_after != VL_RETRY_AUTO)
         return (apr_uint32_t)conf->retry_after;
     ap_random_insecure_bytes(&random, sizeof(random));
-    return vl_admit_retry_after(service_us, slots, random);
+    return vl_slot_retry_after(service_us, slots, random);
 }
 
 const char *vl_conf_argument(const char *name)

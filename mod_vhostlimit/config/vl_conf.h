@@ -157,7 +157,7 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
 const char *vl_conf_argument(const char *name);
 
 /* Returns the Retry-After value for a refused request, in seconds; 0: the response has no
- * such header.  service_us and slots: see vl_admit_retry_after(). */
+ * such header.  service_us and slots: see vl_slot_retry_after(). */
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots);
 

@@ -2,67 +2,13 @@
 #include "core/vl_charge.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
-/* The moving average of an account's service time uses a factor of 1/8 per request, like
- * TCP's smoothed round-trip time (RFC 6298, alpha). */
-#define SERVICE_SHIFT 3
 /* If the child that gives credit has not done so for this long, another one does. */
 #define READER_TIMEOUT_US 500000
-/* An advance is for this much of a request's time in service at most: the sampler has
- * charged earlier time while the request ran. */
-#define ADVANCE_MOST_US 100000
 /* Hosts that are given credit while the segment lock is held once. */
 #define CREDIT_BATCH 256
-
-/* Counts us of CPU time, used in the last busy_us, for the status page. */
-static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
-{
-    a->metrics.charged_us += us;
-    vl_rate_add(&a->rate, vl_clock_us(), busy_us, us);
-}
-
-void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account,
-                           apr_uint64_t us)
-{
-    vl_fair_charge(&shm->queue, account, (apr_int64_t)us);
-    count_charge(&shm->accounts[account], us, us);
-}
-
-void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
-{
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return;
-    vl_charge_part_locked(shm, account, us);
-    vl_segment_unlock(shm);
-}
-
-/* Returns the advance for the back ends of a request that was in service for busy_us. */
-static apr_uint64_t advance_locked(account_t *a, apr_uint64_t busy_us)
-{
-    apr_uint64_t most = busy_us < ADVANCE_MOST_US ? busy_us : ADVANCE_MOST_US, us;
-
-    us = most * a->backend_permille / 1000;
-    a->backend_busy_us += most;
-    a->backend_advance_us += us;
-    return us;
-}
-
-apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
-                                  const vl_cost_t *cost)
-{
-    account_t *a = &shm->accounts[account];
-
-    if (cost->cpu_us > cost->charged_us)
-        count_charge(a, cost->busy_us, cost->cpu_us - cost->charged_us);
-    __atomic_store_n(&a->thread_us, vl_average(a->thread_us, cost->cpu_us), __ATOMIC_RELAXED);
-    a->metrics.busy_us += cost->busy_us;
-    a->metrics.cpu_us += cost->cpu_us;
-    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
-                     - (a->service_us >> SERVICE_SHIFT);
-    return cost->cpu_us + advance_locked(a, cost->busy_us);
-}
 
 void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                        apr_uint64_t database_us, vl_cost_by_e by)
@@ -87,15 +33,16 @@ void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
         a->database_permille = vl_average(a->database_permille,
                                           database_us * 1000 / (apr_uint64_t)(now_us - a->backend_at));
     a->backend_at = now_us;
+    a->metrics.charged_us += us;
     if (us)
-        count_charge(a, 0, us);
+        vl_rate_add(&a->rate, vl_clock_us(), 0, us);
     if (a->backend_busy_us) {
         permille = us * 1000 / a->backend_busy_us;
         a->backend_permille = vl_average(a->backend_permille, permille < 1000 ? permille : 1000);
     }
     a->backend_busy_us = a->backend_advance_us = 0;
     a->cost_by = by;
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account)
@@ -129,7 +76,7 @@ static void give_hosts_credit(vl_shm_t *shm, apr_int64_t passed_us)
                                                      : vl_segment_count(shm);
         give_credit_locked(shm, i, n, passed_us);
         i = n;
-        vl_dispatch_and_unlock(shm);
+        vl_slot_dispatch_and_unlock(shm);
     }
 }
 
@@ -148,7 +95,7 @@ int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us)
         head->reader = shm->self;
         head->read_at = now_us;
     }
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
     if (gives)
         give_hosts_credit(shm, passed_us);
     return gives;

@@ -10,9 +10,8 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_dispatch.h"
-#include "core/vl_segment.h"
 #include "core/vl_slot.h"
+#include "core/vl_segment.h"
 
 /* That requests wait in a backlog is true for this long. The sampler rests less while they do. */
 #define BACKLOG_US (1 * APR_USEC_PER_SEC)
@@ -154,7 +153,7 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
         shm->queue.accounts[duties[i].account].awake = duties[i].awake;
         shm->accounts[duties[i].account].database_waits = duties[i].database_waits;
     }
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_admit.h"
-#include "core/vl_charge.h"
-#include "core/vl_dispatch.h"
-#include "core/vl_segment.h"
 #include "core/vl_slot.h"
+#include "core/vl_charge.h"
+#include "core/vl_segment.h"
 
 /* Names the form in which the tests of this project run. */
 #define FORM_VARIABLE "VHOSTLIMIT_TEST_STATE"
@@ -115,8 +113,8 @@ static void change_locked(vl_shm_t *shm, int engaged, vl_engaged_e why)
  * other. */
 static void tell(vl_shm_t *shm)
 {
-    vl_dispatch_wake_all(shm);
-    vl_dispatch_wake_self(shm);
+    vl_slot_wake_all(shm);
+    vl_slot_wake_self(shm);
     vl_duty_wake_sampler(shm);
 }
 
@@ -182,7 +180,7 @@ static int is_calm_locked(const vl_shm_t *shm)
     if (wanted > slots * 3 / 2)
         return 0;
     for (c = 0; c < shm->head->columns; c++) {
-        if (shm->children[c].threads > 1 && vl_admit_busy(shm, c) * 2 > shm->children[c].threads)
+        if (shm->children[c].threads > 1 && vl_slot_busy_threads(shm, c) * 2 > shm->children[c].threads)
             return 0;
     }
     return !site_engages_locked(shm, q->waiting || wanted > slots / 2
@@ -219,7 +217,7 @@ void vl_engage_tick(vl_shm_t *shm, apr_int64_t now_us, apr_uint32_t held)
         rests = rests_now_locked(shm, now_us, held);
     if (rests)
         change_locked(shm, 0, state_of(shm)->why);
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
     if (rests)
         tell(shm);
 }
@@ -260,7 +258,7 @@ static inline int threads_are_short(const vl_shm_t *shm, const child_t *child)
 
 /* Returns 1 if one more request would cross the line of slots. load: of the listed requests before
  * it. fair: its site, NULL if it is not known. n: the site's listed requests. Sites that are even
- * have twice the slots. A site may not use the last fifth (vl_admit_slot()). */
+ * have twice the slots. A site may not use the last fifth (vl_slot_may_take()). */
 static int slots_are_full(const vl_shm_t *shm, apr_int64_t load, apr_uint32_t duty,
                           const vl_fair_account_t *fair, apr_uint32_t n)
 {
@@ -319,7 +317,7 @@ void vl_engage_accepted(vl_shm_t *shm, int by)
         vl_engage_now(shm, VL_ENGAGED_THREADS);
     if (by < 0 && child->threads > 1 && !vl_engage_is_dormant(shm)
         && vl_segment_lock_child(shm) == APR_SUCCESS)
-        vl_dispatch_and_unlock(shm);
+        vl_slot_dispatch_and_unlock(shm);
 }
 
 /* Counts the request. Returns 1 if it would cross a line, with the line in *ret_why. */
@@ -384,7 +382,7 @@ static __attribute__((cold)) int take_slot(vl_shm_t *shm, const task_t *task, ap
         return 0;
     if (word & TASK_DISOWNED) {
         vl_slot_occupy_locked(shm, shm->self, vl_duty_account(word), -1);
-        vl_dispatch_and_unlock(shm);
+        vl_slot_dispatch_and_unlock(shm);
         return 0;
     }
     vl_segment_unlock(shm);
@@ -423,7 +421,7 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
         vl_slot_occupy_locked(shm, c, account, !stream);
         vl_fair_cancel(&shm->queue, account, task->charged);
     }
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 /* The account's virtual time goes on as if its requests had held slots one after the other, so
@@ -439,9 +437,9 @@ void vl_engage_charge(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t requests
         return;
     charged = vl_fair_begin_now(&shm->queue, account);
     vl_fair_end(&shm->queue, account, charged,
-                 vl_charge_end_locked(shm, account, &cost));
-    vl_charge_part_locked(shm, account, rest_us);
+                 vl_slot_charge_end_locked(shm, account, &cost));
+    vl_slot_charge_locked(shm, account, rest_us);
     shm->accounts[account].metrics.cpu_us += rest_us;
     shm->accounts[account].metrics.busy_us += busy_us - cost.busy_us;
-    vl_dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }

@@ -46,7 +46,7 @@ typedef struct vl_fair_heap_t {
 /* The fair queue between accounts: with depth D, SFQ(D) (Jin, Chase, Kaur 2004, for storage).
  *
  * An account only has a tag and a number of waiting and running requests. The caller
- * keeps the requests, and decides which may begin (vl_admit.h). Head, accounts and heap are in memory that other
+ * keeps the requests, and decides which may begin (vl_slot.h). Head, accounts and heap are in memory that other
  * processes have at the same address. Lock: the segment lock, which the caller has.
  *
  * Depth counts runnable work, unless the administrator has set it. A running request counts as
@@ -152,7 +152,7 @@ static inline apr_uint32_t vl_fair_duty(const vl_queue_t *q, apr_uint32_t accoun
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_fair_free(const vl_queue_t *q);
 
-/* What decides whether an account may hold one more slot (vl_admit_slot()). Slots are in thousandths. */
+/* What decides whether an account may hold one more slot (vl_slot_may_take()). Slots are in thousandths. */
 typedef struct vl_standing_t {
     int within_bounds;              /* see vl_fair_is_within_bounds() */
     apr_uint32_t duty;              /* of the account */

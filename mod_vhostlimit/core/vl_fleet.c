@@ -2,7 +2,7 @@
 #include "core/vl_fleet.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_hosts.h"
 #include "core/vl_segment.h"
 
@@ -119,7 +119,7 @@ apr_status_t vl_fleet_lease(vl_shm_t *shm, apr_uint32_t generation, apr_int64_t 
     shm->head->fleet.until_us = until_us;
     shm->head->fleet.renewed++;
     /* A part may be larger than before. */
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return APR_SUCCESS;
 }
 
@@ -144,7 +144,7 @@ int vl_fleet_expire(vl_shm_t *shm, apr_int64_t now_us)
     }
     state->until_us = 0;
     state->lapsed++;
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return 1;
 }
 

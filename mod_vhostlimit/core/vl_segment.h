@@ -15,7 +15,7 @@
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
  * Exceptions: the parent clears them after the child's death (vl_shm_child.c); a grant moves a
- * waiter of a cell into the ring, and a revocation moves it back (vl_dispatch.c); a child
+ * waiter of a cell into the ring, and a revocation moves it back (vl_slot.c); a child
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
  * Invariants, which t/unit/validate.h checks:
@@ -127,7 +127,7 @@ typedef struct child_t {
     apr_uint32_t listed;            /* listed requests with a thread, and ... */
     apr_uint32_t accepted;          /* ... connections of vl_engage_accepted(); both are atomic */
     int woken;                      /* 1: its eventfd has been written */
-    int stalled;                    /* 1: no grants, see vl_dispatch.c */
+    int stalled;                    /* 1: no grants, see vl_slot.c */
     pid_t died;                     /* the process that its rescue process saw die; atomic */
     apr_uint32_t lost;              /* requests that it had when it died */
     apr_int64_t moved_us;           /* last time the ring was empty or was read */
@@ -207,7 +207,7 @@ apr_status_t vl_segment_post_config_init_lock(head_t *head);
 apr_status_t vl_segment_lock(vl_shm_t *shm);
 /* The same in a child. Returns APR_EINIT in a process that has no column. */
 apr_status_t vl_segment_lock_child(vl_shm_t *shm);
-/* Releases the lock. A function that may have freed a slot calls vl_dispatch_and_unlock()
+/* Releases the lock. A function that may have freed a slot calls vl_slot_dispatch_and_unlock()
  * instead. */
 void vl_segment_unlock(vl_shm_t *shm);
 

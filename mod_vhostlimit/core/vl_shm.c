@@ -12,7 +12,7 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_segment.h"
 
 /* Creates the eventfds before the first child is forked, so that every child inherits all
@@ -261,7 +261,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     vl_fair_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return APR_SUCCESS;
 }
 

@@ -14,10 +14,10 @@
  *
  * Three marks are independent of the state, so they are not part of it:
  *   - stalled: other processes set it, in any state, and the child clears it and then goes
- *     on in the state it had (vl_dispatch.c);
+ *     on in the state it had (vl_slot.c);
  *   - asks: under prefork, the child waits for a connection (vl_relay.c);
  *   - woken: its eventfd has been written since its ring was last found empty. It saves
- *     system calls (vl_dispatch.c).
+ *     system calls (vl_slot.c).
  */
 #include "core/vl_shm_child.h"
 
@@ -25,7 +25,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_segment.h"
 
 /* A child says ten times a second that it takes new connections. One that has not done so for
@@ -112,7 +112,7 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
     }
     shm->self = found;
     vl_segment_unlock(shm);
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
@@ -127,7 +127,7 @@ static void set_state(vl_shm_t *shm, child_state_e state)
         child->state = state;
     count_active_locked(shm);
     vl_segment_unlock(shm);
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
 }
 
 void vl_shm_child_pause(vl_shm_t *shm, int paused)
@@ -181,7 +181,7 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
             left += reclaim_locked(shm, c);
     }
     vl_segment_unlock(shm);
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return left;
 }
 
@@ -214,7 +214,7 @@ void vl_shm_child_reclaim_dead(vl_shm_t *shm)
         dead->state = CHILD_DRAINING;
     }
     vl_segment_unlock(shm);
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
 }
 
 apr_uint32_t vl_shm_child_count(vl_shm_t *shm)

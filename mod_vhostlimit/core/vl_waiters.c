@@ -9,7 +9,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_charge.h"
 #include "core/vl_duty.h"
 #include "core/vl_shm_child.h"
 
@@ -391,7 +391,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint
     vl_waiters_lock();
     /* Some threads are kept for other accounts. */
     if (!grant->given_back
-        && !vl_admit_more(pool->by_account[account],
+        && !vl_slot_more(pool->by_account[account],
                           pool->limit > pool->total ? pool->limit - pool->total : 0)) {
         vl_waiters_unlock();
         return 0;

@@ -213,7 +213,7 @@ void vl_meter_tick(apr_int64_t now_us)
         find_caller_locked(meter);
         us = take_charge_us(meter, CHARGE_MIN_US);
         if (us)
-            vl_charge_part(meters.shm, vl_ticket_payer(meter->ticket), us);
+            vl_slot_charge(meters.shm, vl_ticket_payer(meter->ticket), us);
     }
     pthread_mutex_unlock(&meters.lock);
 }

@@ -10,7 +10,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
 #include "core/vl_charge.h"
-#include "core/vl_dispatch.h"
+#include "core/vl_slot.h"
 #include "core/vl_duty.h"
 #include "core/vl_engage.h"
 #include "core/vl_fair.h"
@@ -494,7 +494,7 @@ static void publish_calls(sampler_t *s)
                            * (vl_duty_was_told(s->shm, VL_UNTIL_HELD_CALLS) ? HELD_CALLS_REST : CALLS_REST);
         if (s->calls_wait_us < CALLS_LEAST_US)
             s->calls_wait_us = CALLS_LEAST_US;
-        vl_dispatch_wake_all(s->shm);
+        vl_slot_wake_all(s->shm);
     }
     else if (s->calls_wait_us < ROUND_MOST_US) {
         s->calls_wait_us *= 2;

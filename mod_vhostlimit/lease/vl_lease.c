@@ -28,9 +28,8 @@
 #include "base/vl_own.h"
 #include "base/vl_pages.h"
 #include "base/vl_private.h"
-#include "core/vl_dispatch.h"
-#include "core/vl_engage.h"
 #include "core/vl_slot.h"
+#include "core/vl_engage.h"
 #include "cost/vl_meter.h"
 
 /* Without parking, a connection that has been idle for this long is closed when threads
@@ -66,7 +65,7 @@ static void count_awake(int by)
 {
     if (__atomic_add_fetch(&vl_leases.awake, by, __ATOMIC_SEQ_CST) == 1 && by > 0
         && vl_engage_is_dormant(vl_leases.shm))
-        vl_dispatch_wake_self(vl_leases.shm);
+        vl_slot_wake_self(vl_leases.shm);
 }
 
 int vl_lease_has_timers(void)
@@ -917,7 +916,7 @@ void vl_lease_tick(apr_int64_t now_us)
         shutdown(lease->fd, SHUT_RD);
     }
     /* As long as the child does not stop, the acceptor's tick does this. Without it a child that
-     * was stalled (vl_dispatch_revoke_stalled()) would be granted nothing any more. */
+     * was stalled (vl_slot_revoke_stalled()) would be granted nothing any more. */
     if (vl_leases.stopping) {
         vl_waiters_expire_locked(now_us, EXPIRE_MOST);
         vl_waiters_take_locked();

@@ -89,7 +89,7 @@ void vl_lease_charge_connection(vl_lease_t *lease)
     vl_waiters_unlock();
     if (!is_known)
         return;
-    vl_charge_part(vl_leases.shm, account, (apr_uint64_t)us);
+    vl_slot_charge(vl_leases.shm, account, (apr_uint64_t)us);
     vl_fair_charge_client(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
     vl_lease_use_credit(lease, us);
 }
@@ -114,10 +114,10 @@ static void charge_at_read(vl_lease_t *lease)
 
 /* mod_http2 has one pool of workers for all connections of a child. A stream that waits
  * for its client or its back end keeps its worker. Returns 0 if one more would leave too
- * few for other accounts (vl_admit_more()). Then the account's next streams are held. */
+ * few for other accounts (vl_slot_more()). Then the account's next streams are held. */
 static int may_use_worker(apr_uint32_t account)
 {
-    return vl_admit_more(vl_leases.waiting_by_account[account],
+    return vl_slot_more(vl_leases.waiting_by_account[account],
                          vl_leases.workers > vl_leases.waiting
                          ? vl_leases.workers - vl_leases.waiting : 0);
 }

@@ -93,7 +93,7 @@ static void charge(const vl_handshake_t *handshake, apr_uint64_t us)
 {
     if (!us)
         return;
-    vl_charge_part(vl_child.shm, handshake->account, us);
+    vl_slot_charge(vl_child.shm, handshake->account, us);
     vl_fair_charge_client(vl_child.shm, handshake->account, &handshake->client, us, 0);
 }
 

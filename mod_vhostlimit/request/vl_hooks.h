@@ -4,26 +4,16 @@
 
 #include <httpd.h>
 
-#include "request/vl_request.h"
-
 /*
  * The hooks of requests and of their connections. A request is counted for its site's
  * account after it has been read (post_read_request), and is counted no more when its work
  * is done. A request holds at most one slot.
- * The state of both is in vl_request.h; these files have none but the handles of filters.
+ * The state of both is in vl_request.h; this file has none but the handles of filters.
  * mod_vhostlimit.c calls these functions when the module is loaded. httpd calls the hooks,
  * on the thread that works on the connection.
  */
 
-/* Makes the lease of a connection that began while the server was dormant. */
-void vl_hooks_conn_lease(conn_rec *c);
-/* Processes a request that has waited without its thread (conn_t.waiting), as a process_connection
- * hook. vl_lease_process() has run the hooks again when the wait was over. */
-typedef int vl_hooks_go_fn(conn_rec *c, req_t *req);
-vl_hooks_go_fn vl_hooks_go;
-
-/* Register the hooks and filters of connections, and the hooks of requests. */
-void vl_hooks_conn_register(vl_hooks_go_fn *go);
+/* Registers the hooks and filters. */
 void vl_hooks_register(void);
 /* Parent, in check_config: registers the hooks that only some configurations need. A hook that only
  * returns costs a request a thousandth of its instructions. */

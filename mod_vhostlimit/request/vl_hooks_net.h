@@ -7,7 +7,7 @@
  * waits for its client.
  * Owns the handles of the filters, which do not change after the module is loaded. There
  * is no lock: a filter runs on the thread that works on its connection.
- * vl_hooks_conn.c calls these functions.
+ * vl_hooks.c calls these functions.
  */
 
 #include <http_request.h>

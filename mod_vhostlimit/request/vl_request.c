@@ -14,8 +14,10 @@
 #include <apr_lib.h>
 
 #include "base/vl_clock.h"
+#include "base/vl_private.h"
 #include "config/vl_sharing.h"
 #include "core/vl_engage.h"
+#include "core/vl_charge.h"
 #include "core/vl_slot.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the
@@ -264,7 +266,7 @@ static apr_uint64_t take_thread_us(apr_uint32_t account)
 
 static void charge_part(apr_uint32_t account, const vl_client_id_t *client, apr_uint64_t us, int refused)
 {
-    vl_charge_part(vl_child.shm, account, us);
+    vl_slot_charge(vl_child.shm, account, us);
     vl_fair_charge_client(vl_child.shm, account, client, us, refused);
 }
 
@@ -292,6 +294,13 @@ void vl_request_end_grant(conn_t *conn, int counts)
     else
         charge_part(account, &grant.ticket.client, cost.cpu_us, 0);
     vl_waiters_end(&grant.ticket, counts ? &cost : NULL);
+}
+
+void vl_request_pass_unlimited(conn_t *conn)
+{
+    vl_request_end_grant(conn, 0);
+    vl_request_forget_thread();
+    vl_request_leave_groups();
 }
 
 /* Takes the grant of the connection. If the request names another host than the
@@ -462,34 +471,50 @@ int vl_request_is_limited(const vl_conf_t *conf)
     return conf->mode == VL_MODE_ON && vl_slot_queue(vl_child.shm, conf->account);
 }
 
-/* Admits or refuses a request with the slot, or the refusal, that it was queued for. */
-static void admit_with_grant(req_t *req, const vl_grant_t *grant,
-                             const vl_conf_t *conf)
+/* Admits or refuses the request: with the slot, or the refusal, that it was queued for, or at once. Then
+ * begins it. */
+static void admit_now(req_t *req, const vl_grant_t *grant, const vl_conf_t *conf)
 {
     vl_admission_t *adm = &req->admission;
+    apr_status_t rv = APR_SUCCESS;
 
-    req->waited_us = grant->waited_us;
-    adm->entered = grant->holds;
+    if (grant->holds || grant->refused)
+        req->waited_us = grant->waited_us;
     if (grant->holds) {
+        adm->entered = 1;
         adm->ticket = grant->ticket;
         vl_slot_begin(vl_child.shm, grant->waited_us, adm);
     }
-    else {
+    else if (grant->refused) {
         adm->refused = grant->refused;
         if (grant->refused != VL_REASON_GONE)
             vl_slot_refused(vl_child.shm, req->account, adm);
     }
+    else {
+        rv = vl_slot_enter(vl_child.shm, req->account, adm);
+    }
+    if (rv != APR_SUCCESS) {
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, req->r, VLOGNO(0007)
+                      "site %s: a request cannot be counted (see VL0008)",
+                      conf->site->name);
+        if (conf->on_error != VL_ERROR_CLOSED) {
+            ap_set_module_config(req->r->request_config, &vhostlimit_module, NULL);
+            vl_request_pass_unlimited(req->conn);
+            return;
+        }
+        adm->refused = VL_REASON_ERROR;
+    }
+    /* Closes a connection that cannot be parked after this request if other connections are queued, and its
+     * lease will be used up or threads are short. Its next request is queued with a new connection. The core
+     * asks for this variable (ap_set_keepalive) after it has chosen chunks for an answer of unknown length.
+     * AP_CONN_CLOSE would leave such an answer without an end. */
+    if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(vl_child.shm)
+        && (vl_lease_ends_with_next(req->conn->lease) || vl_lease_threads_are_short()))
+        apr_table_setn(req->r->subprocess_env, "nokeepalive", "1");
+    vl_request_begin(req, conf);
 }
 
-static apr_status_t admit_now(req_t *req, const vl_grant_t *grant, const vl_conf_t *conf)
-{
-    if (!grant->holds && !grant->refused)
-        return vl_slot_enter(vl_child.shm, req->account, &req->admission);
-    admit_with_grant(req, grant, conf);
-    return APR_SUCCESS;
-}
-
-apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
+void vl_request_admit(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, req->account);
 
@@ -504,15 +529,15 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
             if (vl_lease_parks()) {
                 req->state = REQ_WAITING;
                 req->conn->grant = grant;
-                return APR_SUCCESS;
+                return;
             }
             await_slot(req, conf, &grant);
         }
     }
-    return admit_now(req, &grant, conf);
+    admit_now(req, &grant, conf);
 }
 
-apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf)
+int vl_request_wait(req_t *req, const vl_conf_t *conf)
 {
     conn_t *conn = req->conn;
     vl_grant_t grant = conn->grant;
@@ -527,18 +552,19 @@ apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf)
         w = settle();
         charge_part(req->account, &req->client, w->known ? read_clock(w) : 0, 0);
         vl_request_leave_groups();
-        return APR_SUCCESS;
+        return 1;
     }
     await_slot(req, conf, &grant);
-    return admit_now(req, &grant, conf);
+    admit_now(req, &grant, conf);
+    return 0;
 }
 
-apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf)
+void vl_request_go(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, req->account);
 
     req->conn->waiting = NULL;
-    return admit_now(req, &grant, conf);
+    admit_now(req, &grant, conf);
 }
 
 /* Moves the request to LISTED. Returns 0 if it has to ask for a slot. */

@@ -5,7 +5,7 @@
 /*
  * The life of a request: how it gets a slot, what it holds, and when it is charged.
  * vl_request.c owns the states of requests, the slots of running ones, and the CPU clocks
- * of the threads. The hooks of httpd (vl_hooks.c, vl_hooks_conn.c) and the filters for
+ * of the threads. The hooks of httpd (vl_hooks.c) and the filters for
  * slow clients (vl_hooks_net.c) call it.
  *
  * Invariants:
@@ -155,14 +155,15 @@ int vl_request_is_limited(const vl_conf_t *conf);
 /* Returns the lease of the connection, for a stream that of its master connection. It is
  * NULL if the connection began while the server was dormant. */
 vl_lease_t *vl_request_lease(const conn_t *conn);
-/* Gets a slot, with the grant of the connection if there is one, or a refusal. Where connections
- * are not parked, it may block until there is either. Where they are, the request may be WAITING
- * afterwards. Returns an error if the request cannot be counted. */
-apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf);
-/* Queues a WAITING request, which is conn->waiting then. Otherwise as vl_request_admit(). */
-apr_status_t vl_request_wait(req_t *req, const vl_conf_t *conf);
+/* Gets a slot, with the grant of the connection if there is one, or a refusal, and begins the request. Where
+ * connections are not parked, it may block until there is either. Where they are, the request may be WAITING
+ * afterwards. If it cannot be counted, it is refused, or is no req_t any more (VhostLimitOnError). */
+void vl_request_admit(req_t *req, const vl_conf_t *conf);
+/* Queues a WAITING request. Returns 1 if it is conn->waiting then. Otherwise returns 0, as
+ * vl_request_admit() leaves it. */
+int vl_request_wait(req_t *req, const vl_conf_t *conf);
 /* The wait of conn->waiting is over: admits it. */
-apr_status_t vl_request_go(req_t *req, const vl_conf_t *conf);
+void vl_request_go(req_t *req, const vl_conf_t *conf);
 /* Admits a request without a slot while the server is dormant: LISTED. Returns 0 if the
  * request has to ask for a slot. */
 int vl_request_list(req_t *req, const vl_conf_t *conf);
@@ -171,8 +172,8 @@ int vl_request_list(req_t *req, const vl_conf_t *conf);
 int vl_request_list_plain(req_t *req, conn_t *conn, request_rec *r, const vl_conf_t *conf);
 /* Child, before its threads start. */
 void vl_request_child_init(void);
-/* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it
- * `current`. */
+/* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it `current`. Also for an
+ * ErrorDocument, which has got a slot of its own. */
 void vl_request_begin(req_t *req, const vl_conf_t *conf);
 /* The request releases its slot while its thread waits for the client, and gets one
  * again when the thread continues. Both may be called more than once. */
@@ -226,6 +227,8 @@ void vl_request_leave_groups(void);
  * The account and the client that waited are charged the work of the thread so far. counts: httpd or
  * another module has answered a request before it was admitted, and it is counted. */
 void vl_request_end_grant(conn_t *conn, int counts);
+/* A request of the connection is not limited: returns its slot, and the thread works for no site. */
+void vl_request_pass_unlimited(conn_t *conn);
 /* The thread that is counted for the grant is free, or holds a slot: it is counted no
  * more. */
 void vl_request_unoccupy(vl_grant_t *grant);

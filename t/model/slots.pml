@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model for spin of how children share slots (vl_slot.c, vl_dispatch.c) and wake waiters
+/* A model for spin of how children share slots (vl_slot.c) and wake waiters
  * (vl_waiters.c). It has every order of their operations, and one child that may die at any step.
  *
  * An operation under the lock of the shared memory is one step. Operations between (a wake-up
@@ -102,7 +102,7 @@ inline grant_free(self)
     assert(queue_running <= SLOTS)
 }
 
-/* The end of vl_dispatch_and_unlock(): wake-ups are written without the lock, and grants
+/* The end of vl_slot_dispatch_and_unlock(): wake-ups are written without the lock, and grants
  * that found no room among them follow. */
 inline write_wake_ups(self)
 {
@@ -265,7 +265,7 @@ end:    do
     } unless { !alive[c] }
 }
 
-/* vl_shm_parent_reclaim() of a dead child's column, and vl_dispatch(). */
+/* vl_shm_parent_reclaim() of a dead child's column, and vl_slot_dispatch(). */
 proctype reaper(byte c)
 {
     byte a, wakes_n, to_wake;

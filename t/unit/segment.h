@@ -17,9 +17,8 @@
 #include "validate.h"
 #include "base/vl_clock.h"
 #include "core/vl_shm_child.h"
-#include "core/vl_dispatch.h"
-#include "core/vl_segment.h"
 #include "core/vl_slot.h"
+#include "core/vl_segment.h"
 
 #define NONE ((apr_uint32_t)-1)
 

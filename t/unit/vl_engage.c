@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "segment.h"
+#include "core/vl_charge.h"
 #include "core/vl_engage.h"
 
 #define ENTRIES 4

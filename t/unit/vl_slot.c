@@ -2,7 +2,7 @@
 /* Slots as one process uses them; other children exist only as columns in the segment.
  * Several processes: vl_slot_children.c. */
 #include "segment.h"
-#include "core/vl_admit.h"
+#include "core/vl_slot.h"
 
 /* A segment with one child, this process. */
 static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
@@ -443,7 +443,7 @@ static void a_call_is_charged_to_its_caller(void)
     caller_before = cost_of(shm, 1);
     enter(shm, 0, &call);
     call.caller = 1 + 1;
-    vl_charge_part(shm, vl_ticket_payer(&call), 300);
+    vl_slot_charge(shm, vl_ticket_payer(&call), 300);
     vl_slot_end(shm, &call, &cost);
     ok(cost_of(shm, 0) == before && shm->accounts[0].metrics.charged_us == 0,
        "the site that answers the call is charged nothing");
@@ -489,7 +489,7 @@ static void requests_that_sleep_hold_a_part_of_a_slot(void)
     set_duty(shm, a, 1000, 0, 0);
     waits(shm, b, 1);
     shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     ok(take_all(shm, held + 60) == 1 && held[60].account == b,
        "when they begin to compute, nothing is granted but to an account that runs less");
     ok(valid(shm), "the segment is valid");
@@ -549,7 +549,7 @@ static vl_shm_t *heavy_and_light(apr_uint32_t charged, apr_uint32_t awake, vl_ti
     shm->head->queue.by_duty = 1;
     shm->queue.accounts[a].awake = awake;
     shm->queue.accounts[a].ended_us -= 2 * VL_KEPT_US;
-    vl_dispatch(shm);
+    vl_slot_dispatch(shm);
     return shm;
 }
 

@@ -282,11 +282,11 @@ static void a_stalled_child_gets_nothing(void)
     queue_one(&two, b, now);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the only slot of b is granted to the child with the first request");
-    vl_dispatch_revoke_stalled(&two, now + 500000);
+    vl_slot_revoke_stalled(&two, now + 500000);
     ok(!vl_slot_granted(&two), "the grant stays with the child for a while");
-    vl_dispatch_revoke_stalled(&one, now + 5000000);
+    vl_slot_revoke_stalled(&one, now + 5000000);
     ok(shm->children[0].ring_len == 2, "a child does not revoke its own grants");
-    vl_dispatch_revoke_stalled(&two, now + 5000000);
+    vl_slot_revoke_stalled(&two, now + 5000000);
     ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
        "a grant that is not picked up goes to the other child");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1

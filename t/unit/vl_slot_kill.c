@@ -58,7 +58,7 @@ static void do_call(scene_t *s)
 
 static void do_pass_over(scene_t *s)
 {
-    vl_dispatch_revoke_stalled(s->shm, vl_clock_us() + 5000000);
+    vl_slot_revoke_stalled(s->shm, vl_clock_us() + 5000000);
 }
 
 typedef struct plot_t {

@@ -96,7 +96,7 @@ static void one_turn(actor_t *me)
     apr_uint32_t a = (apr_uint32_t)rand_r(&me->seed) % ACCOUNTS;
 
     if (!(rand_r(&me->seed) % 16))
-        vl_dispatch_revoke_stalled(&me->shm, vl_clock_us() + LATER_US);
+        vl_slot_revoke_stalled(&me->shm, vl_clock_us() + LATER_US);
     switch (rand_r(&me->seed) % 6) {
     case 0:
     case 1:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Thread waiters, threads without a slot, and charges while requests run. */
 #include "segment.h"
-#include "core/vl_slot.h"
+#include "core/vl_charge.h"
 #include "core/vl_limited.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
@@ -81,8 +81,8 @@ static void what_was_paid_is_not_charged_again(void)
     enter(shm, a, &ticket);
     vl_slot_end(shm, &ticket, &cost);
     enter(shm, b, &ticket);
-    vl_charge_part(shm, b, 300);
-    vl_charge_part(shm, b, 500);
+    vl_slot_charge(shm, b, 300);
+    vl_slot_charge(shm, b, 500);
     cost.charged_us = 800;
     vl_slot_end(shm, &ticket, &cost);
     ok(shm->queue.accounts[a].fair.tag == shm->queue.accounts[b].fair.tag, "both cost the same");
@@ -149,7 +149,7 @@ static void a_long_request_is_charged_once(void)
     enter(shm, a, &ticket);
     start = shm->queue.accounts[a].fair.tag;
     for (i = 0; i < 100; i++) {
-        vl_charge_part(shm, a, 100000);
+        vl_slot_charge(shm, a, 100000);
         cost.charged_us += 100000;
         enter(shm, b, &other);
         end(shm, &other, 100000);
@@ -296,7 +296,7 @@ static void streams_take_no_thread(void)
         enter(shm, a, &of[n]);
         vl_slot_is_stream(shm, &of[n]);
     }
-    vl_admit_capacity(shm, &capacity);
+    vl_slot_capacity(shm, &capacity);
     ok(capacity.here == 14, "fourteen streams of a connection have its thread (%u)",
        capacity.here);
     ok(valid(shm), "the sums hold");

@@ -2,40 +2,40 @@
 /* May a request run now? */
 #include "base/vl_clock.h"
 #include "segment.h"
-#include "core/vl_admit.h"
+#include "core/vl_slot.h"
 #include "core/vl_duty.h"
 
 static void one_account_leaves_some(void)
 {
     apr_uint32_t held = 0, others = 0, i;
 
-    while (vl_admit_more(held, 100 - held))
+    while (vl_slot_more(held, 100 - held))
         held++;
     ok(held == 80, "a single account gets four fifths");
     for (i = 0; i < 10; i++) {
         apr_uint32_t mine = 0;
 
-        while (vl_admit_more(mine, 100 - held - others - mine))
+        while (vl_slot_more(mine, 100 - held - others - mine))
             mine++;
         others += mine;
         if (!mine)
             break;
     }
     ok(i == 2, "other accounts get one each, until all are used");
-    ok(!vl_admit_more(0, 0), "nothing is free: no account gets more");
-    ok(vl_admit_more(3, 1), "the last one of four may go to the account with the others");
+    ok(!vl_slot_more(0, 0), "nothing is free: no account gets more");
+    ok(vl_slot_more(3, 1), "the last one of four may go to the account with the others");
 }
 
 static void weights_count(void)
 {
     /* Two active accounts of weights 300 and 100. */
-    ok(vl_admit_more_weighted(5, 1, 300, 2, 400) && !vl_admit_more_weighted(6, 1, 300, 2, 400),
+    ok(vl_slot_more_weighted(5, 1, 300, 2, 400) && !vl_slot_more_weighted(6, 1, 300, 2, 400),
        "an account of 1.5 times the mean weight holds 1.5 times as many");
-    ok(vl_admit_more_weighted(1, 1, 100, 2, 400) && !vl_admit_more_weighted(2, 1, 100, 2, 400),
+    ok(vl_slot_more_weighted(1, 1, 100, 2, 400) && !vl_slot_more_weighted(2, 1, 100, 2, 400),
        "one of half the mean weight holds half as many");
-    ok(vl_admit_more_weighted(0, 1, 1, 2, 10001) && !vl_admit_more_weighted(0, 0, 1, 2, 10001),
+    ok(vl_slot_more_weighted(0, 1, 1, 2, 10001) && !vl_slot_more_weighted(0, 0, 1, 2, 10001),
        "an account of a tiny weight gets a free one");
-    ok(vl_admit_more_weighted(79, 20, 7, 1, 7) && !vl_admit_more_weighted(80, 20, 7, 1, 7),
+    ok(vl_slot_more_weighted(79, 20, 7, 1, 7) && !vl_slot_more_weighted(80, 20, 7, 1, 7),
        "alone, an account's weight does not matter");
 }
 
@@ -43,15 +43,15 @@ static void computes_retry_after(void)
 {
     apr_uint32_t i, least = 1000, most = 0;
 
-    ok(vl_admit_retry_after(0, 5, 0) == 1, "Retry-After is at least a second");
-    ok(vl_admit_retry_after(8000000, 4, 0) == 2,
+    ok(vl_slot_retry_after(0, 5, 0) == 1, "Retry-After is at least a second");
+    ok(vl_slot_retry_after(8000000, 4, 0) == 2,
        "8 s of service in 4 slots: a slot is free in 2 s");
-    ok(vl_admit_retry_after(9000000, 4, 0) == 3, "Retry-After is rounded up");
-    ok(vl_admit_retry_after(3600000000ull, 1, 0) == VL_RETRY_MAX,
+    ok(vl_slot_retry_after(9000000, 4, 0) == 3, "Retry-After is rounded up");
+    ok(vl_slot_retry_after(3600000000ull, 1, 0) == VL_RETRY_MAX,
        "Retry-After is at most %d s before jitter", VL_RETRY_MAX);
-    ok(vl_admit_retry_after(2000000, 0, 0) == 2, "0 slots count as one");
+    ok(vl_slot_retry_after(2000000, 0, 0) == 2, "0 slots count as one");
     for (i = 0; i < 1000; i++) {
-        apr_uint32_t s = vl_admit_retry_after(4000000, 1, i);
+        apr_uint32_t s = vl_slot_retry_after(4000000, 1, i);
 
         least = s < least ? s : least;
         most = s > most ? s : most;
@@ -97,7 +97,7 @@ static void decides_by_concurrency(void)
     ok(refused(VL_MODE_ON, 2, 0, 2) == VL_REASON_CONCURRENCY, "two of two running: refused");
     ok(refused(VL_MODE_ON, 2, 0, 3) == VL_REASON_CONCURRENCY,
        "a limit lowered under load refuses too");
-    ok(!strcmp(vl_admit_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
+    ok(!strcmp(vl_slot_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
        "the reason has a name");
 }
 
@@ -116,7 +116,7 @@ static void dryrun_counts_would_be_queued(void)
 
 static vl_admit_e asks(vl_shm_t *shm, apr_uint32_t a, vl_ask_e ask)
 {
-    vl_admit_e why = vl_admit(shm, a, ask);
+    vl_admit_e why = vl_slot_admit(shm, a, ask);
     vl_ticket_t ticket;
 
     if ((vl_slot_ask(shm, a, ask, 0, &ticket) == APR_SUCCESS) != (why == VL_ADMITTED))
@@ -135,7 +135,7 @@ static int lets(vl_shm_t *shm, apr_uint32_t a, vl_admit_e new, vl_admit_e lease,
            && asks(shm, a, VL_ASK_CALL) == call;
 }
 
-/* The table of vl_admit.h, line by line. */
+/* The table of vl_slot.h, line by line. */
 static void each_reason(void)
 {
     vl_shm_t *shm = alone(2, 100);
@@ -175,7 +175,7 @@ static apr_uint32_t begins(vl_queue_t *q, apr_uint32_t a, int is_first)
 {
     apr_uint32_t n = 0;
 
-    for (; vl_admit_slot(q, a, is_first); n++)
+    for (; vl_slot_may_take(q, a, is_first); n++)
         vl_fair_begin(q, a);
     return n;
 }
@@ -211,16 +211,16 @@ static void sleepers_leave_no_processor_idle(void)
     ok(!vl_fair_free(q), "20 requests of duty 400 hold 8 slots");
     n = begins(q, b, 0);
     ok(n == 4, "an account that computes begins as many as its part of the slots (%u)", n);
-    ok(!vl_admit_slot(q, a, 1), "the sleeping one has no more than four fifths of the slots");
+    ok(!vl_slot_may_take(q, a, 1), "the sleeping one has no more than four fifths of the slots");
     for (i = 0; i < 10; i++)
         vl_fair_end(q, a, 1, 1);
     n = begins(q, a, 1);
     ok(n == 6, "if it is first it begins requests until it holds so many (%u)", n);
     vl_fair_set_duty(q, a, 1000, 0, 0);
-    ok(!vl_admit_slot(q, b, 1), "beside an account that computes, slots are not exceeded");
+    ok(!vl_slot_may_take(q, b, 1), "beside an account that computes, slots are not exceeded");
     q->head->by_duty = 0;
     vl_fair_set_duty(q, a, 400, 0, 0);
-    ok(!vl_admit_slot(q, b, 1), "a number that is set is not exceeded");
+    ok(!vl_slot_may_take(q, b, 1), "a number that is set is not exceeded");
 }
 
 /* An account that is behind in CPU time may exceed the slots by what its estimate says it lacks. */
@@ -232,9 +232,9 @@ static void owed_time_exceeds_slots(void)
     for (i = 0; i < 12; i++)
         vl_fair_begin(q, b);
     vl_fair_charge(q, b, 250000);
-    ok(!vl_admit_slot(q, a, 1), "50 ms behind: what may not have been charged yet is not owed");
+    ok(!vl_slot_may_take(q, a, 1), "50 ms behind: what may not have been charged yet is not owed");
     vl_fair_charge(q, b, 200000);
-    ok(!vl_admit_slot(q, a, 0), "250 ms behind, but another one is due: nothing");
+    ok(!vl_slot_may_take(q, a, 0), "250 ms behind, but another one is due: nothing");
     n = begins(q, a, 1);
     ok(n == 10, "due, it begins as many as it lacks beyond that (%u)", n);
     vl_fair_charge(q, b, 60000000);
@@ -252,13 +252,13 @@ static void a_stalled_account_takes_what_is_left(void)
     for (i = 0; i < 13; i++)
         vl_fair_end(q, a, 1, 1);
     q->accounts[b].waiting_since_us = vl_clock_us();
-    ok(vl_fair_free(q) == 1000 && !vl_admit_slot(q, b, -1), "one slot is left, for an account that is due");
+    ok(vl_fair_free(q) == 1000 && !vl_slot_may_take(q, b, -1), "one slot is left, for an account that is due");
     q->accounts[b].waiting_since_us -= 2000000;
     q->accounts[b].ended_us = 0;
-    ok(vl_admit_slot(q, b, -1) && vl_admit_slot(q, b, 0), "after a second without a running request another takes it");
+    ok(vl_slot_may_take(q, b, -1) && vl_slot_may_take(q, b, 0), "after a second without a running request another takes it");
     vl_fair_begin(q, b);
     vl_fair_end(q, b, 1, 1);
-    ok(!vl_admit_slot(q, b, -1), "but one in a second");
+    ok(!vl_slot_may_take(q, b, -1), "but one in a second");
 }
 
 static void crowding_is_no_wish(void)

@@ -268,7 +268,7 @@ static void wake_all(void)
             continue;
     memset(count, 0, sizeof(count));
     before = locks;
-    vl_dispatch_wake_all(shm);
+    vl_slot_wake_all(shm);
     ok(locks == before, "all other children are woken without a lock");
     for (i = n = 0; i < 3; i++)
         n += read(shm->wake_fds[i], &count[i], sizeof(count[i])) > 0;
