@@ -139,12 +139,6 @@ static void show_alive(void)
     pthread_mutex_unlock(&watchdog.lock);
 }
 
-/* No sign of life is expected from now on. */
-static void rest_watchdog(void)
-{
-    __atomic_store_n(&watchdog.alive_us, 0, __ATOMIC_RELAXED);
-}
-
 /* --- listening ------------------------------------------------------------ */
 
 /* Their addresses are the sources of events of vl_lease_input_fd(), and of the socket for transfers. */
@@ -198,28 +192,6 @@ static void pause_listening(void)
         stop_listening(PAUSED);
 }
 
-/* Returns 0 if no connection was accepted. When no descriptor is left the listening
- * sockets stay readable, so they leave the epoll set until the next tick. */
-static int accept_one(int i)
-{
-    const vl_local_t *local = &acceptor.listeners->local[i];
-    struct sockaddr_storage remote;
-    socklen_t len = sizeof(remote);
-    int fd = accept4(acceptor.listeners->fds[i], (struct sockaddr *)&remote, &len,
-                     SOCK_CLOEXEC);
-
-    if (fd >= 0) {
-        vl_newconn_accepted(fd, &remote, &local->address, local->length);
-        return 1;
-    }
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
-        return 0;
-    if (vl_newconn_free_descriptor() == VL_FREED)
-        return 1;
-    pause_listening();
-    return 0;
-}
-
 /* Returns 1 if the MPM has closed its listeners. Their next owner may set the sockets to
  * blocking mode, so this child must not call accept() any more. */
 static int mpm_closed_listeners(void)
@@ -229,13 +201,29 @@ static int mpm_closed_listeners(void)
     return first && !first->active;
 }
 
-/* i: index of the listener. */
+/* Accepts from the i-th listener. When no descriptor is left the listening sockets stay readable, so they
+ * leave the epoll set until the next tick. */
 static void accept_batch(int i)
 {
-    int n;
+    const vl_local_t *local = &acceptor.listeners->local[i];
+    struct sockaddr_storage remote;
+    socklen_t len;
+    int fd, n;
 
-    for (n = 0; n < ACCEPT_BATCH && !mpm_closed_listeners() && accept_one(i); n++)
-        ;
+    for (n = 0; n < ACCEPT_BATCH && !mpm_closed_listeners(); n++) {
+        len = sizeof(remote);
+        fd = accept4(acceptor.listeners->fds[i], (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            vl_newconn_accepted(fd, &remote, &local->address, local->length);
+            continue;
+        }
+        if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+            return;
+        if (vl_newconn_free_descriptor() != VL_FREED) {
+            pause_listening();
+            return;
+        }
+    }
 }
 
 /* --- connections from other children -------------------------------------- */
@@ -271,7 +259,7 @@ static void receive_transfers(void)
             vl_rescue_note(batch.fds[i], &batch.passed[i]);
         vl_waiters_unlock();
         for (i = 0; i < batch.n; i++)
-            vl_newconn_received(batch.fds[i], &batch.passed[i]);
+            vl_newconn_received(batch.fds[i], &batch.passed[i], 0);
     } while (rv == APR_SUCCESS
              || (rv == APR_EMFILE && vl_newconn_free_descriptor() == VL_FREED));
     if (rv == APR_EMFILE) {
@@ -331,74 +319,6 @@ static void follow(void)
     }
 }
 
-/* Returns how long the acceptor may sleep: until the next tick, or without an end while it has
- * nothing to do in time. */
-static int sleep_ms(void)
-{
-    if (acceptor.state != DORMANT || vl_newconn_count() || vl_lease_has_timers()
-        || vl_rescue_runs() || __atomic_load_n(&acceptor.closing, __ATOMIC_RELAXED)
-        || vl_engage_state(vl_child.shm).form == VL_FORM_TOGGLED)
-        return TICK_MS;
-    rest_watchdog();
-    return -1;
-}
-
-/* --- events --------------------------------------------------------------- */
-
-/* Called when other children have granted slots, transferred connections or died, or a
- * worker needs vl_newconn_after_events(). */
-static void handle_wake_up(void)
-{
-    apr_uint64_t count;
-
-    if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
-        return;
-    vl_shm_child_reclaim_dead(vl_child.shm);
-    vl_waiters_lock();
-    vl_waiters_let_calls_locked();
-    vl_waiters_take_locked();
-    vl_waiters_refill_locked();
-    vl_waiters_unlock();
-    follow();
-    if (acceptor.state == STANDBY && !vl_shm_child_is_standby(vl_child.shm, vl_clock_us()))
-        resume_listening();
-    if (acceptor.state == LISTENING || acceptor.state == STANDBY)
-        receive_transfers();
-}
-
-static void spread(void);
-
-/* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
-static void wait_for_events(void)
-{
-    const int *fds = acceptor.listeners->fds;
-    struct epoll_event events[EVENTS];
-    int i, n;
-
-    show_alive();
-    if (acceptor.is_prefork && acceptor.state == DORMANT)
-        vl_newconn_pass_all();
-    if (acceptor.is_prefork)
-        vl_newconn_relay();
-    n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, sleep_ms(), acceptor.signals);
-    for (i = 0; i < n; i++) {
-        void *source = events[i].data.ptr;
-
-        if (!source)
-            handle_wake_up();
-        else if (source == &lease_input)
-            vl_lease_handle_input();
-        else if (source == &transfer_input)
-            receive_transfers();
-        else if ((const int *)source >= fds && (const int *)source < fds + acceptor.listeners->n)
-            accept_batch((int)((const int *)source - fds));
-        else
-            vl_newconn_handle_event(source, events[i].events);
-    }
-    vl_newconn_after_events();
-    spread();
-}
-
 /* --- connections to other children ---------------------------------------- */
 
 /* Sends the connections of the batch from this index on, and closes those that were
@@ -431,7 +351,7 @@ static int transfer_batch(vl_take_e which, apr_size_t max)
         return 0;
     sent = send_batch(&batch, 0);
     for (i = sent; i < batch.n; i++)
-        vl_newconn_not_sent(batch.fds[i], &batch.passed[i]);
+        vl_newconn_received(batch.fds[i], &batch.passed[i], 1);
     return sent == batch.n;
 }
 
@@ -482,6 +402,67 @@ static void transfer_unbegun(void)
     }
 }
 
+/* --- events --------------------------------------------------------------- */
+
+/* Called when other children have granted slots, transferred connections or died, or a
+ * worker needs vl_newconn_after_events(). */
+static void handle_wake_up(void)
+{
+    apr_uint64_t count;
+
+    if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
+        return;
+    vl_shm_child_reclaim_dead(vl_child.shm);
+    vl_waiters_lock();
+    vl_waiters_let_calls_locked();
+    vl_waiters_take_locked();
+    vl_waiters_refill_locked();
+    vl_waiters_unlock();
+    follow();
+    if (acceptor.state == STANDBY && !vl_shm_child_is_standby(vl_child.shm, vl_clock_us()))
+        resume_listening();
+    if (acceptor.state == LISTENING || acceptor.state == STANDBY)
+        receive_transfers();
+}
+
+/* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
+static void wait_for_events(void)
+{
+    const int *fds = acceptor.listeners->fds;
+    struct epoll_event events[EVENTS];
+    int i, n, timeout_ms = TICK_MS;
+
+    show_alive();
+    if (acceptor.is_prefork && acceptor.state == DORMANT)
+        vl_newconn_pass_all();
+    if (acceptor.is_prefork)
+        vl_newconn_relay();
+    /* Without an end while there is nothing to do in time. Then no sign of life is expected. */
+    if (acceptor.state == DORMANT && !vl_newconn_count() && !vl_lease_has_timers() && !vl_rescue_runs()
+        && !__atomic_load_n(&acceptor.closing, __ATOMIC_RELAXED)
+        && vl_engage_state(vl_child.shm).form != VL_FORM_TOGGLED) {
+        __atomic_store_n(&watchdog.alive_us, 0, __ATOMIC_RELAXED);
+        timeout_ms = -1;
+    }
+    n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, timeout_ms, acceptor.signals);
+    for (i = 0; i < n; i++) {
+        void *source = events[i].data.ptr;
+
+        if (!source)
+            handle_wake_up();
+        else if (source == &lease_input)
+            vl_lease_handle_input();
+        else if (source == &transfer_input)
+            receive_transfers();
+        else if ((const int *)source >= fds && (const int *)source < fds + acceptor.listeners->n)
+            accept_batch((int)((const int *)source - fds));
+        else
+            vl_newconn_handle_event(source, events[i].events);
+    }
+    vl_newconn_after_events();
+    spread();
+}
+
 /* --- the watchdog ------------------------------------------------------------ */
 
 /* This thread handles timers while the acceptor is stalled, for example in a write to a log that is
@@ -493,7 +474,7 @@ static void transfer_unbegun(void)
 static void work_while_stalled(apr_int64_t now_us)
 {
     vl_capacity_t capacity;
-    int mpm_stalled = vl_newconn_tick_while_stalled(now_us);
+    int mpm_stalled = vl_newconn_tick(now_us, 1);
 
     if (vl_lease_input_fd() >= 0)
         vl_lease_handle_input();
@@ -502,13 +483,6 @@ static void work_while_stalled(apr_int64_t now_us)
     vl_slot_capacity(vl_child.shm, &capacity);
     if (mpm_stalled && capacity.elsewhere)
         transfer_all();
-}
-
-static int is_stalled(apr_int64_t now_us)
-{
-    apr_int64_t alive_us = __atomic_load_n(&watchdog.alive_us, __ATOMIC_RELAXED);
-
-    return alive_us && now_us - alive_us > STALLED_US;
 }
 
 /* Waits without an end while no sign of life is expected. */
@@ -530,7 +504,8 @@ static void *APR_THREAD_FUNC watch_acceptor(apr_thread_t *thread, void *unused)
     pthread_mutex_lock(&watchdog.lock);
     while (!watchdog.stopping) {
         apr_int64_t now_us = vl_clock_us();
-        int stalled = is_stalled(now_us);
+        apr_int64_t alive_us = __atomic_load_n(&watchdog.alive_us, __ATOMIC_RELAXED);
+        int stalled = alive_us && now_us - alive_us > STALLED_US;
 
         if (stalled) {
             pthread_mutex_unlock(&watchdog.lock);
@@ -554,20 +529,6 @@ static void start_watchdog(void)
     if (apr_thread_create(&watchdog.thread, NULL, watch_acceptor, NULL,
                           vl_child.pool) != APR_SUCCESS)
         watchdog.thread = NULL;
-}
-
-static void stop_watchdog(void)
-{
-    apr_status_t rv;
-
-    if (!watchdog.thread)
-        return;
-    pthread_mutex_lock(&watchdog.lock);
-    watchdog.stopping = 1;
-    pthread_cond_signal(&watchdog.stop);
-    pthread_mutex_unlock(&watchdog.lock);
-    apr_thread_join(&rv, watchdog.thread);
-    watchdog.thread = NULL;
 }
 
 /* --- timed work ----------------------------------------------------------- */
@@ -635,7 +596,7 @@ static void tick(apr_int64_t now_us)
         vl_kills_child_read(vl_child.kills, count_kills, NULL);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
-    mpm_stalled = vl_newconn_tick(now_us);
+    mpm_stalled = vl_newconn_tick(now_us, 0);
     vl_engage_tick(vl_child.shm, now_us, acceptor.is_prefork ? vl_newconn_count() : 0);
     follow();
     /* The rescue process is of use while connections are queued here. */
@@ -665,7 +626,7 @@ static void recall_relayed(void)
     while (acceptor.is_prefork
            && vl_relay_acceptor_recall(vl_child.relay_pair, &passed, &fd)
               == APR_SUCCESS)
-        vl_newconn_received(fd, &passed);
+        vl_newconn_received(fd, &passed, 0);
 }
 
 /* Returns 1 if connections would be lost if the acceptor ended now. */
@@ -801,7 +762,7 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
         }
     }
     drain();
-    rest_watchdog();
+    __atomic_store_n(&watchdog.alive_us, 0, __ATOMIC_RELAXED);
 }
 
 /* --- the acceptor as a thread ----------------------------------------------- */
@@ -836,7 +797,14 @@ static apr_status_t stop(void *unused)
     __atomic_store_n(&acceptor.stopping, 1, __ATOMIC_RELAXED);
     if (write(vl_shm_child_wake_fd(vl_child.shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, acceptor.thread);
-        stop_watchdog();
+        if (watchdog.thread) {
+            pthread_mutex_lock(&watchdog.lock);
+            watchdog.stopping = 1;
+            pthread_cond_signal(&watchdog.stop);
+            pthread_mutex_unlock(&watchdog.lock);
+            apr_thread_join(&rv, watchdog.thread);
+            watchdog.thread = NULL;
+        }
         transfer_unbegun();
     }
     return APR_SUCCESS;

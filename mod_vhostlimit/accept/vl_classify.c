@@ -66,20 +66,6 @@ void vl_classify_child_init(void)
 
 /* --- the server of an address and a name ----------------------------------- */
 
-static void make_key(map_key_t *key, const apr_sockaddr_t *local,
-                     const char *host)
-{
-    char *to = key->bytes;
-
-    memcpy(to, local->ipaddr_ptr, (apr_size_t)local->ipaddr_len);
-    to += local->ipaddr_len;
-    memcpy(to, &local->port, 2);
-    to += 2;
-    for (; *host; host++)
-        *to++ = (char)apr_tolower(*host);
-    key->len = (apr_size_t)(to - key->bytes);
-}
-
 /* Maps the name as Apache does, with a request that has only a Host line. */
 static const server_rec *map_by_httpd(apr_pool_t *p, apr_sockaddr_t *local,
                                       const char *host)
@@ -101,10 +87,18 @@ static const server_rec *map_by_httpd(apr_pool_t *p, apr_sockaddr_t *local,
  * the address. */
 static const server_rec *find_server(apr_sockaddr_t *local, const char *host)
 {
+    const char *from = host;
     const server_rec *found;
     map_key_t key;
+    char *to = key.bytes;
 
-    make_key(&key, local, host);
+    memcpy(to, local->ipaddr_ptr, (apr_size_t)local->ipaddr_len);
+    to += local->ipaddr_len;
+    memcpy(to, &local->port, 2);
+    to += 2;
+    for (; *from; from++)
+        *to++ = (char)apr_tolower(*from);
+    key.len = (apr_size_t)(to - key.bytes);
     found = apr_hash_get(classifier.cache, key.bytes, (apr_ssize_t)key.len);
     if (!found) {
         if (apr_hash_count(classifier.cache) >= CACHE_MAX) {
@@ -146,19 +140,15 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
 /* Returns 1 if the PROXY header names a client, and sets *ret_client to its address. */
 static int address_in_header(apr_sockaddr_t *ret_client, const vl_peek_t *peek)
 {
-    struct sockaddr_storage ss = { 0 };
+    int is_v4 = peek->client_length == 4;
+    struct sockaddr_storage ss = { .ss_family = is_v4 ? AF_INET : AF_INET6 };
 
-    if (peek->client_length == 4) {
-        ss.ss_family = AF_INET;
-        memcpy(&((struct sockaddr_in *)&ss)->sin_addr, peek->client, 4);
-        address_of(ret_client, &ss, sizeof(struct sockaddr_in));
-    }
-    else if (peek->client_length) {
-        ss.ss_family = AF_INET6;
-        memcpy(&((struct sockaddr_in6 *)&ss)->sin6_addr, peek->client, 16);
-        address_of(ret_client, &ss, sizeof(struct sockaddr_in6));
-    }
-    return peek->client_length > 0;
+    if (!peek->client_length)
+        return 0;
+    memcpy(is_v4 ? (void *)&((struct sockaddr_in *)&ss)->sin_addr
+                 : (void *)&((struct sockaddr_in6 *)&ss)->sin6_addr, peek->client, peek->client_length);
+    address_of(ret_client, &ss, is_v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+    return 1;
 }
 
 static void set_client(request_rec *r, apr_sockaddr_t *client)
@@ -283,21 +273,13 @@ static void set_default_server(const struct sockaddr_storage *local,
         ret_found->in_lines--;
 }
 
-/* Returns how many bytes of a longer head are read: never more than the socket can hold. */
-static size_t size_of_long(int fd)
-{
-    int room = 0;
-    socklen_t length = sizeof(room);
-
-    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, &length);
-    return room / 4 < PEEK_MAX ? PEEK_SIZE : PEEK_MAX;
-}
-
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
                           const struct sockaddr_storage *remote, socklen_t addr_len,
                           vl_classified_t *ret_found)
 {
     char *bytes = classifier.bytes;
+    int room = 0;
+    socklen_t length = sizeof(room);
     size_t size = PEEK_SIZE;
     ssize_t n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
     apr_sockaddr_t local_sa, remote_sa;
@@ -311,7 +293,10 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     if (n <= 0)
         return VL_CLASSIFY_CLOSED;
     result = vl_peek(bytes, (apr_size_t)n, &peek);
-    if (result == VL_PEEK_MORE && n == PEEK_SIZE && (size = size_of_long(fd)) > PEEK_SIZE) {
+    /* Of a longer head never more bytes are read than the socket can hold. */
+    if (result == VL_PEEK_MORE && n == PEEK_SIZE
+        && !getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, &length) && room / 4 >= PEEK_MAX) {
+        size = PEEK_MAX;
         n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
         if (n <= 0)
             return VL_CLASSIFY_CLOSED;

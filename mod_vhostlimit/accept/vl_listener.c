@@ -202,25 +202,13 @@ static int accepts_directly(void)
     return 0;
 }
 
-static apr_status_t take_next(void **csd, apr_pool_t *ptrans)
-{
-    vl_newconn_t *newconn = vl_newconn_next();
-    apr_socket_t *sock = NULL;
-    apr_status_t rv = APR_EAGAIN;
-
-    if (newconn)
-        rv = vl_newconn_socket(newconn, ptrans, &sock);
-    *csd = sock;
-    return rv;
-}
-
 static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
     int i;
 
     if (!accepts_directly() || vl_newconn_for_mpm())
-        return take_next(csd, ptrans);
+        return vl_newconn_next(ptrans, csd);
     for (i = 0; i < mpm.n - 1 && mpm.given[i] != lr; i++)
         ;
     return accept_direct(csd, i, ptrans);
@@ -239,7 +227,7 @@ static apr_status_t accept_blocking(void **csd, ap_listen_rec *lr, apr_pool_t *p
         if (ev.data.u32 != PASSED && accepts_directly())
             rv = accept_direct(csd, (int)ev.data.u32, ptrans);
         else if (!has_sockets() || vl_newconn_for_mpm())
-            rv = take_next(csd, ptrans);
+            rv = vl_newconn_next(ptrans, csd);
     } while (!*csd && rv != APR_EGENERAL && epoll_wait(mpm.sets[0], &ev, 1, -1) == 1);
     if (*csd)
         return rv;
@@ -333,28 +321,22 @@ static int make_set(int *ret_own)
     return -1;
 }
 
-static void alloc_sets(int n)
-{
-    struct rlimit limit;
-
-    mpm.sets = apr_pcalloc(vl_child.pool, sizeof(int) * (apr_size_t)(n + 1));
-    mpm.real = apr_pcalloc(vl_child.pool, sizeof(*mpm.real) * (apr_size_t)(n + 1));
-    mpm.given = apr_pcalloc(vl_child.pool, sizeof(void *) * (apr_size_t)(n + 1));
-    mpm.descriptors = !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS
-                      ? limit.rlim_cur : MOST_DESCRIPTORS;
-    mpm.direct = vl_pages_make(vl_child.pool, mpm.descriptors, 1);
-}
-
 /* The worker MPM gets a listening socket, which it does not poll, for each of its listeners. The
  * event MPM polls an epoll set for each. */
 int *vl_listener_child_placeholders(int pass_fd)
 {
     int i, n = count_all();
     int *fds = apr_palloc(vl_child.pool, sizeof(*fds) * (n + 1));
+    struct rlimit limit;
 
     mpm.pass_fd = pass_fd;
     mpm.blocks = !is_async();
-    alloc_sets(n);
+    mpm.sets = apr_pcalloc(vl_child.pool, sizeof(int) * (apr_size_t)(n + 1));
+    mpm.real = apr_pcalloc(vl_child.pool, sizeof(*mpm.real) * (apr_size_t)(n + 1));
+    mpm.given = apr_pcalloc(vl_child.pool, sizeof(void *) * (apr_size_t)(n + 1));
+    mpm.descriptors = !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS
+                      ? limit.rlim_cur : MOST_DESCRIPTORS;
+    mpm.direct = vl_pages_make(vl_child.pool, mpm.descriptors, 1);
     for (i = 0; i < n; i++) {
         fds[i] = mpm.blocks && i ? vl_listener_empty_fd() : make_set(&mpm.sets[i]);
         if (fds[i] < 0) {
@@ -370,21 +352,6 @@ void vl_listener_child_discard(const int *placeholders)
     close_placeholders(placeholders, count_all());
 }
 
-static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)
-{
-    apr_socket_t *sd = NULL;
-
-    listeners->fds[listeners->n] = real_fd(lr);
-    get_local_address(listeners->fds[listeners->n], &listeners->local[listeners->n]);
-    mpm.real[listeners->n] = *lr;
-    mpm.given[listeners->n] = lr;
-    listeners->n++;
-    apr_os_sock_put(&sd, &fd, vl_child.pool);
-    lr->sd = sd;
-    if (!listeners->first)
-        listeners->first = lr;
-}
-
 /* Allocates the arrays of n listeners. */
 static void alloc_listeners(int n, vl_listeners_t *ret_listeners)
 {
@@ -395,15 +362,27 @@ static void alloc_listeners(int n, vl_listeners_t *ret_listeners)
 
 void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_listeners)
 {
+    apr_socket_t *sd;
     ap_listen_rec *lr;
+    int fd, n = 0;
 
     alloc_listeners(count_all(), ret_listeners);
     for (lr = ap_listeners; lr; lr = lr->next) {
-        if (is_http(lr))
-            replace(lr, *placeholders++, ret_listeners);
+        if (!is_http(lr))
+            continue;
+        ret_listeners->fds[n] = real_fd(lr);
+        get_local_address(ret_listeners->fds[n], &ret_listeners->local[n]);
+        mpm.real[n] = *lr;
+        mpm.given[n] = lr;
+        fd = placeholders[n++];
+        sd = NULL;
+        apr_os_sock_put(&sd, &fd, vl_child.pool);
+        lr->sd = sd;
+        if (!ret_listeners->first)
+            ret_listeners->first = lr;
     }
     mpm.fds = ret_listeners->fds;
-    mpm.n = ret_listeners->n;
+    mpm.n = ret_listeners->n = n;
     if (mpm.blocks) {
         /* Changes this child only. blocks is set only if there is a listener. */
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */

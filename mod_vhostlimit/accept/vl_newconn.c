@@ -374,24 +374,17 @@ static int discard_input(int fd)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* Returns 1 if the request line has arrived completely. Empty lines before it do not
- * count. */
-static int has_request_line(int fd)
+/* ap_read_request() answers and logs a request whose line has arrived completely. Empty lines before it do
+ * not count. Otherwise it sends nothing, and no worker is needed. */
+static void time_out_locked(vl_newconn_t *newconn)
 {
     char bytes[8192];
-    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    ssize_t n = newconn->client.tls ? 0 : recv(newconn->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
     ssize_t i = 0;
 
     while (i < n && (bytes[i] == '\r' || bytes[i] == '\n'))
         i++;
-    return i < n && memchr(bytes + i, '\n', (size_t)(n - i)) != NULL;
-}
-
-/* ap_read_request() answers and logs a request whose line has arrived. Otherwise it sends
- * nothing, and no worker is needed. */
-static void time_out_locked(vl_newconn_t *newconn)
-{
-    if (!newconn->client.tls && has_request_line(newconn->fd)) {
+    if (i < n && memchr(bytes + i, '\n', (size_t)(n - i))) {
         newconn->ready = newconn->grant.late = 1;
         pass_locked(newconn);
         return;
@@ -686,26 +679,14 @@ static void classify(vl_newconn_t *newconn, int at_end)
 
     clear_grant(newconn);
     vl_waiters_lock();
-    switch (result) {
-    case VL_CLASSIFY_ALL:
+    if (result == VL_CLASSIFY_ALL)
         admit_locked(newconn, &found);
-        break;
-    case VL_CLASSIFY_SOME:
-        if (at_end)
-            pass_locked(newconn);       /* Apache answers an incomplete request */
-        else
-            wait_for_head_locked(newconn, &found);
-        break;
-    case VL_CLASSIFY_NOTHING:
-        if (at_end)
-            close_locked(newconn);
-        else
-            wait_for_head_locked(newconn, &found);
-        break;
-    case VL_CLASSIFY_CLOSED:
+    else if (result == VL_CLASSIFY_CLOSED || (result == VL_CLASSIFY_NOTHING && at_end))
         close_locked(newconn);
-        break;
-    }
+    else if (at_end)
+        pass_locked(newconn);       /* Apache answers an incomplete request */
+    else
+        wait_for_head_locked(newconn, &found);
     vl_waiters_unlock();
 }
 
@@ -714,22 +695,6 @@ static void find_local(vl_newconn_t *newconn)
     newconn->addr_len = sizeof(newconn->local);
     getsockname(newconn->fd, (struct sockaddr *)&newconn->local,
                 &newconn->addr_len);
-}
-
-/* Returns the record of a connection that another child transferred, or NULL without
- * memory. */
-static vl_newconn_t *make_received(int fd, const vl_passed_t *passed)
-{
-    vl_newconn_t *newconn = create(fd);
-    socklen_t length = sizeof(newconn->remote);
-
-    if (!newconn)
-        return NULL;
-    find_local(newconn);
-    getpeername(fd, (struct sockaddr *)&newconn->remote, &length);
-    newconn->head_since_us = passed->began_us;
-    newconn->queued_since_us = passed->since_us;
-    return newconn;
 }
 
 static void add(vl_newconn_t *newconn, state_e state)
@@ -761,22 +726,20 @@ void vl_newconn_accepted(int fd, const struct sockaddr_storage *remote,
     classify(newconn, 0);
 }
 
-void vl_newconn_received(int fd, const vl_passed_t *passed)
+void vl_newconn_received(int fd, const vl_passed_t *passed, int is_back)
 {
-    vl_newconn_t *newconn = make_received(fd, passed);
+    vl_newconn_t *newconn = create(fd);
+    socklen_t length = sizeof(newconn->remote);
 
     if (!newconn)
         return;
-    add(newconn, CLASSIFYING);
-    classify(newconn, 0);
-}
-
-void vl_newconn_not_sent(int fd, const vl_passed_t *passed)
-{
-    vl_newconn_t *newconn = make_received(fd, passed);
-
-    if (newconn)
-        add(newconn, TRANSFER_FAILED);
+    find_local(newconn);
+    getpeername(fd, (struct sockaddr *)&newconn->remote, &length);
+    newconn->head_since_us = passed->began_us;
+    newconn->queued_since_us = passed->since_us;
+    add(newconn, is_back ? TRANSFER_FAILED : CLASSIFYING);
+    if (!is_back)
+        classify(newconn, 0);
 }
 
 void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
@@ -861,13 +824,33 @@ static void return_grants_locked(void)
     }
 }
 
-int vl_newconn_tick(apr_int64_t now_us)
+static void pass_with_input_locked(state_e state)
+{
+    struct newconn_ring_t *in = &here->ring[state];
+    vl_newconn_t *newconn, *next;
+    char byte;
+
+    for (newconn = APR_RING_FIRST(in);
+         newconn != APR_RING_SENTINEL(in, vl_newconn_t, link); newconn = next) {
+        next = APR_RING_NEXT(newconn, link);
+        if (recv(newconn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+            clear_grant(newconn);
+            pass_locked(newconn);
+        }
+    }
+}
+
+int vl_newconn_tick(apr_int64_t now_us, int while_stalled)
 {
     apr_uint32_t children = vl_shm_child_count_active(vl_child.shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 
     vl_waiters_lock();
+    if (while_stalled) {
+        pass_with_input_locked(INCOMPLETE_HEAD);
+        pass_with_input_locked(TRANSFER_FAILED);
+    }
     vl_waiters_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
     vl_waiters_refill_locked();
     vl_waiters_let_calls_locked();
@@ -885,22 +868,6 @@ int vl_newconn_tick(apr_int64_t now_us)
     return mpm_stalled;
 }
 
-static void pass_with_input_locked(state_e state)
-{
-    struct newconn_ring_t *in = &here->ring[state];
-    vl_newconn_t *newconn, *next;
-    char byte;
-
-    for (newconn = APR_RING_FIRST(in);
-         newconn != APR_RING_SENTINEL(in, vl_newconn_t, link); newconn = next) {
-        next = APR_RING_NEXT(newconn, link);
-        if (recv(newconn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
-            clear_grant(newconn);
-            pass_locked(newconn);
-        }
-    }
-}
-
 void vl_newconn_pass_all(void)
 {
     vl_newconn_t *newconn;
@@ -913,15 +880,6 @@ void vl_newconn_pass_all(void)
         pass_locked(newconn);
     }
     vl_waiters_unlock();
-}
-
-int vl_newconn_tick_while_stalled(apr_int64_t now_us)
-{
-    vl_waiters_lock();
-    pass_with_input_locked(INCOMPLETE_HEAD);
-    pass_with_input_locked(TRANSFER_FAILED);
-    vl_waiters_unlock();
-    return vl_newconn_tick(now_us);
 }
 
 /* What the acceptor and the MPM's listener use is divided equally among new connections and the input of
@@ -961,27 +919,6 @@ int vl_newconn_for_mpm(void)
     return __atomic_load_n(&here->signalled, __ATOMIC_RELAXED);
 }
 
-/* The MPM takes one socket per call, so pass_fd stays readable until the list is
- * empty. */
-vl_newconn_t *vl_newconn_next(void)
-{
-    vl_newconn_t *newconn;
-    apr_uint64_t count;
-
-    vl_waiters_lock();
-    if (!here->mpm_clock)
-        pthread_getcpuclockid(pthread_self(), &here->mpm_clock);
-    mpm_asks_locked();
-    newconn = first_for_mpm_locked();
-    if (newconn)
-        move_locked(newconn, IN_MPM);
-    else if (here->signalled
-             && read(here->pass_fd, &count, sizeof(count)) == sizeof(count))
-        here->signalled = 0;
-    vl_waiters_unlock();
-    return newconn;
-}
-
 /* Releases the record, once a worker has begun with the connection or its pool is
  * destroyed. */
 static void release_record(vl_conninfo_t *conninfo)
@@ -1010,40 +947,54 @@ static apr_status_t cleanup_conninfo(void *data)
     return APR_SUCCESS;
 }
 
-static vl_conninfo_t *conninfo_make(apr_pool_t *p, const vl_grant_t *grant,
-                                    int ready)
-{
-    vl_conninfo_t *conninfo = apr_pcalloc(p, sizeof(*conninfo));
-
-    conninfo->grant = *grant;
-    conninfo->ready = ready;
-    apr_pool_cleanup_register(p, conninfo, cleanup_conninfo,
-                              apr_pool_cleanup_null);
-    return conninfo;
-}
-
-static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
-                                struct sockaddr_storage *remote, apr_pool_t *p,
-                                apr_socket_t **ret_sock)
+/* Makes an APR socket of fd, with the data that a worker takes from it. Closes fd if it cannot. */
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local, struct sockaddr_storage *remote,
+                                const vl_grant_t *grant, int ready, apr_pool_t *p,
+                                vl_conninfo_t **ret_conninfo, apr_socket_t **ret_sock)
 {
     apr_os_sock_info_t info = {
         &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
         local->ss_family, SOCK_STREAM, APR_PROTO_TCP
     };
+    vl_conninfo_t *conninfo = *ret_conninfo = apr_pcalloc(p, sizeof(*conninfo));
     apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
 
-    if (rv != APR_SUCCESS)
+    conninfo->grant = *grant;
+    conninfo->ready = ready;
+    apr_pool_cleanup_register(p, conninfo, cleanup_conninfo, apr_pool_cleanup_null);
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
+    else
         close(fd);
     return rv;
 }
 
-apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
-                               apr_socket_t **ret_sock)
+/* The MPM takes one socket per call, so pass_fd stays readable until the list is empty. */
+apr_status_t vl_newconn_next(apr_pool_t *p, void **ret_csd)
 {
-    apr_status_t rv = make_socket(newconn->fd, &newconn->local,
-                                  &newconn->remote, p, ret_sock);
-    vl_conninfo_t *conninfo = conninfo_make(p, &newconn->grant, newconn->ready);
+    vl_conninfo_t *conninfo;
+    apr_socket_t *sock = NULL;
+    vl_newconn_t *newconn;
+    apr_uint64_t count;
+    apr_status_t rv;
 
+    *ret_csd = NULL;
+    vl_waiters_lock();
+    if (!here->mpm_clock)
+        pthread_getcpuclockid(pthread_self(), &here->mpm_clock);
+    mpm_asks_locked();
+    newconn = first_for_mpm_locked();
+    if (newconn)
+        move_locked(newconn, IN_MPM);
+    else if (here->signalled
+             && read(here->pass_fd, &count, sizeof(count)) == sizeof(count))
+        here->signalled = 0;
+    vl_waiters_unlock();
+    if (!newconn)
+        return APR_EAGAIN;
+    rv = make_socket(newconn->fd, &newconn->local, &newconn->remote, &newconn->grant, newconn->ready, p,
+                     &conninfo, &sock);
+    *ret_csd = sock;
     if (newconn->was_queued)
         conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
     conninfo->http2 = newconn->http2;
@@ -1052,30 +1003,12 @@ apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
     conninfo->newconn = newconn;
     newconn->conninfo = conninfo;
     vl_waiters_unlock();
-    if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
-    else
+    if (rv != APR_SUCCESS)
         release_record(conninfo);
     return rv;
 }
 
 /* --- the MPM in another process ------------------------------------------- */
-
-static apr_status_t relay_one_locked(vl_newconn_t *newconn)
-{
-    vl_item_t item = { .grant = newconn->grant, .ready = newconn->ready,
-                       .addr_len = newconn->addr_len,
-                       .local = newconn->local, .remote = newconn->remote };
-    apr_status_t rv;
-
-    if (newconn->was_queued)
-        item.grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
-    rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
-                                newconn->fd);
-    if (rv == APR_SUCCESS)
-        close_locked(newconn);
-    return rv;
-}
 
 void vl_newconn_relay(void)
 {
@@ -1083,8 +1016,17 @@ void vl_newconn_relay(void)
     apr_status_t rv = APR_SUCCESS;
 
     vl_waiters_lock();
-    while (rv == APR_SUCCESS && (newconn = first_for_mpm_locked()))
-        rv = relay_one_locked(newconn);
+    while (rv == APR_SUCCESS && (newconn = first_for_mpm_locked())) {
+        vl_item_t item = { .grant = newconn->grant, .ready = newconn->ready,
+                           .addr_len = newconn->addr_len,
+                           .local = newconn->local, .remote = newconn->remote };
+
+        if (newconn->was_queued)
+            item.grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+        rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item, newconn->fd);
+        if (rv == APR_SUCCESS)
+            close_locked(newconn);
+    }
     if (rv == APR_SUCCESS)
         mpm_asks_locked();
     vl_waiters_unlock();
@@ -1094,13 +1036,9 @@ apr_status_t vl_newconn_relayed_socket(const vl_item_t *item, int fd, apr_pool_t
                                        apr_socket_t **ret_sock)
 {
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
-    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
-                                  ret_sock);
-    vl_conninfo_t *conninfo = conninfo_make(p, &item->grant, item->ready);
+    vl_conninfo_t *unused;
 
-    if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
-    return rv;
+    return make_socket(fd, &copy->local, &copy->remote, &item->grant, item->ready, p, &unused, ret_sock);
 }
 
 /* --- its workers ---------------------------------------------------------- */
@@ -1129,50 +1067,37 @@ static vl_newconn_t *find_waiting_locked(void)
     return newconn ? newconn : unqueue_locked(0);
 }
 
-/* The descriptor is the MPM's, so the transfer gets a duplicate.  Without a free descriptor the
- * connection stays where it is, and the batch ends: the next one has the descriptors of this
- * one. */
-static vl_newconn_t *find_unbegun_locked(void)
+/* Returns a connection for vl_newconn_take(), or NULL. */
+static vl_newconn_t *find_locked(vl_take_e which)
 {
-    vl_newconn_t *newconn = first_locked(IN_MPM);
-    int fd = newconn ? fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    vl_newconn_t *newconn;
+    int fd;
 
+    switch (which) {
+    case VL_TAKE_WAITING:
+        return find_waiting_locked();
+    case VL_TAKE_QUEUED:
+        /* First those that have been passed without being admitted: the site is not limited or is in DryRun,
+         * the request is exempt, or the head is not complete. More of them can wait than this child has
+         * threads. */
+        APR_RING_FOREACH(newconn, &here->ring[FOR_MPM], vl_newconn_t, link) {
+            if (!newconn->grant.holds && !newconn->grant.occupies && !newconn->grant.refused)
+                return newconn;
+        }
+        return unqueue_locked(1);
+    case VL_TAKE_UNBEGUN:
+        break;
+    }
+    /* The descriptor is the MPM's, so the transfer gets a duplicate. Without a free descriptor the connection
+     * stays where it is, and the batch ends: the next one has the descriptors of this one. */
+    newconn = first_locked(IN_MPM);
+    fd = newconn ? fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd < 0)
         return NULL;
     return_grant_locked(&newconn->grant);
     vl_rescue_forget(newconn->fd);
     newconn->fd = fd;
     return newconn;
-}
-
-/* Returns a connection that the MPM has not taken yet and that has been passed without being admitted (the
- * site is not limited or is in DryRun, the request is exempt, or the head is not complete), or NULL. More of
- * them can wait than this child has threads. */
-static vl_newconn_t *find_ungranted_locked(void)
-{
-    vl_newconn_t *newconn;
-
-    APR_RING_FOREACH(newconn, &here->ring[FOR_MPM], vl_newconn_t, link) {
-        if (!newconn->grant.holds && !newconn->grant.occupies && !newconn->grant.refused)
-            return newconn;
-    }
-    return NULL;
-}
-
-static vl_newconn_t *find_locked(vl_take_e which)
-{
-    vl_newconn_t *newconn;
-
-    switch (which) {
-    case VL_TAKE_WAITING:
-        return find_waiting_locked();
-    case VL_TAKE_QUEUED:
-        newconn = find_ungranted_locked();
-        return newconn ? newconn : unqueue_locked(1);
-    case VL_TAKE_UNBEGUN:
-        break;
-    }
-    return find_unbegun_locked();
 }
 
 void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
@@ -1192,28 +1117,21 @@ void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
     vl_waiters_unlock();
 }
 
-/* Answers a request that was read with 503, because no other child is left. */
-static void answer_503_locked(vl_newconn_t *newconn)
+void vl_newconn_answer_all(void)
 {
     static const char answer[] =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
         "Content-Length: 0\r\nConnection: close\r\n\r\n";
-
-    if (newconn->ready
-        && send(newconn->fd, answer, sizeof(answer) - 1,
-                MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        close_locked(newconn);
-    else
-        linger_locked(newconn, SHORT_LINGER_US);
-}
-
-void vl_newconn_answer_all(void)
-{
     vl_newconn_t *newconn;
 
     vl_waiters_lock();
-    while ((newconn = find_waiting_locked()))
-        answer_503_locked(newconn);
+    while ((newconn = find_waiting_locked())) {
+        if (newconn->ready
+            && send(newconn->fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+            close_locked(newconn);
+        else
+            linger_locked(newconn, SHORT_LINGER_US);
+    }
     vl_waiters_unlock();
 }
 

@@ -34,11 +34,9 @@ int vl_newconn_child_init(int epoll_fd);
 void vl_newconn_accepted(int fd, const struct sockaddr_storage *remote,
                          const struct sockaddr_storage *local, socklen_t local_length);
 /* The same for a connection that another child has transferred. The time that it was
- * queued, and the time since its head began, go on. */
-void vl_newconn_received(int fd, const vl_passed_t *passed);
-/* Takes back a connection from vl_newconn_take() that no other child has received.
- * vl_newconn_after_events() classifies it again. */
-void vl_newconn_not_sent(int fd, const vl_passed_t *passed);
+ * queued, and the time since its head began, go on. is_back: it is from vl_newconn_take(), and no other child
+ * has received it. vl_newconn_after_events() classifies it then. */
+void vl_newconn_received(int fd, const vl_passed_t *passed, int is_back);
 typedef enum {
     VL_FREED_NONE,      /* no connection can be closed */
     VL_FREED_SOON,      /* the MPM has it and will close it */
@@ -59,12 +57,9 @@ void vl_newconn_after_events(void);
 
 /* Called ten times a second. Handles heads that are too late, queue timeouts, and
  * slots of connections that the MPM does not take. Returns 1 if the MPM is stalled: it
- * asks for no connection. */
-int vl_newconn_tick(apr_int64_t now_us);
-/* The same for the watchdog, while the acceptor is stalled without holding the lock.
- * Connections with input that was not classified yet are passed to the MPM as they
- * are. */
-int vl_newconn_tick_while_stalled(apr_int64_t now_us);
+ * asks for no connection. while_stalled: the watchdog calls, while the acceptor is stalled without holding the
+ * lock. Connections with input that was not classified yet are passed to the MPM as they are. */
+int vl_newconn_tick(apr_int64_t now_us, int while_stalled);
 
 /* Connections between two children: their descriptors, and what the receiver needs to
  * know of each. */
@@ -100,11 +95,9 @@ apr_uint32_t vl_newconn_count(void);
 
 /* Returns 1 if vl_newconn_next() has to be called, because its descriptor is readable. No lock. */
 int vl_newconn_for_mpm(void);
-/* Returns the next connection for the MPM, or NULL if there is none. */
-vl_newconn_t *vl_newconn_next(void);
-/* Makes an APR socket of the connection. It lives in p. */
-apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
-                               apr_socket_t **ret_sock);
+/* Makes an APR socket of the next connection for the MPM. It lives in p. Returns APR_EAGAIN if there is no
+ * connection. *ret_csd is NULL then. */
+apr_status_t vl_newconn_next(apr_pool_t *p, void **ret_csd);
 
 /* --- the MPM in another process (vl_prefork.c) ---------------------------- */
 

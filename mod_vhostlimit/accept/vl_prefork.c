@@ -104,28 +104,8 @@ static int open_acceptor(void)
     return 0;
 }
 
-/* If this child cannot accept it resigns: another one may be able to. */
-static void claim_and_serve(const sigset_t *signals)
-{
-    if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
-        return;
-    if (open_acceptor()) {
-        mark(SERVER_IDLE_KILL);
-        prefork.listeners.first = prefork.first;
-        vl_acceptor_run(&prefork.listeners, signals);
-        if (prefork.first->active) {
-            vl_listener_child_close(&prefork.listeners);
-            mark(SERVER_READY);
-        }
-    }
-    else {
-        vl_relay_acceptor_resign(vl_child.shm);
-        vl_relay_child_ask(vl_child.shm);
-    }
-}
-
 /* Accepts for all children until the MPM has closed its listeners, or the server is dormant.
- * Returns at once if another child accepts or this one cannot. */
+ * Returns at once if another child accepts or this one cannot. It resigns then: another one may be able to. */
 static void run_as_acceptor(void)
 {
     sigset_t stops, before;
@@ -135,7 +115,21 @@ static void run_as_acceptor(void)
     sigaddset(&stops, SIGHUP);
     sigaddset(&stops, AP_SIG_GRACEFUL);
     pthread_sigmask(SIG_BLOCK, &stops, &before);
-    claim_and_serve(&before);
+    if (prefork.first->active && vl_relay_claim(vl_child.shm)) {
+        if (open_acceptor()) {
+            mark(SERVER_IDLE_KILL);
+            prefork.listeners.first = prefork.first;
+            vl_acceptor_run(&prefork.listeners, &before);
+            if (prefork.first->active) {
+                vl_listener_child_close(&prefork.listeners);
+                mark(SERVER_READY);
+            }
+        }
+        else {
+            vl_relay_acceptor_resign(vl_child.shm);
+            vl_relay_child_ask(vl_child.shm);
+        }
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -175,9 +169,7 @@ static apr_status_t take_relayed(void **csd, int sleeps, apr_pool_t *ptrans)
     apr_socket_t *sock = NULL;
     vl_item_t item;
     int fd;
-    apr_status_t rv = sleeps
-        ? vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd)
-        : vl_relay_child_take(vl_child.shm, vl_child.relay_pair, &item, &fd);
+    apr_status_t rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, sleeps, &item, &fd);
 
     if (rv == APR_EMFILE) {     /* until there may be one, connections go to others or stay queued */
         vl_acceptor_warn_full();

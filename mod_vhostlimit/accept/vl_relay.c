@@ -296,9 +296,12 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
     item->grant.ticket.caller = 0;
 }
 
-static apr_status_t take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item, int *ret_fd)
+apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2], int sleeps,
+                                    vl_item_t *ret_item, int *ret_fd)
 {
-    if (read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
+    if (!vl_transfer_has_descriptor(pair[0]))
+        return APR_EMFILE;
+    if ((sleeps && !sleep_until_woken(shm)) || read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
         return APR_EAGAIN;
     if (vl_segment_lock_child(shm) != APR_SUCCESS) {
         ret_item->grant.holds = 0;
@@ -309,18 +312,4 @@ static apr_status_t take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item, 
         take_slot_locked(shm, ret_item);
     vl_segment_unlock(shm);
     return APR_SUCCESS;
-}
-
-apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
-                                    vl_item_t *ret_item, int *ret_fd)
-{
-    if (!vl_transfer_has_descriptor(pair[0]))
-        return APR_EMFILE;
-    return sleep_until_woken(shm) ? take(shm, pair, ret_item, ret_fd) : APR_EAGAIN;
-}
-
-apr_status_t vl_relay_child_take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item,
-                                 int *ret_fd)
-{
-    return vl_transfer_has_descriptor(pair[0]) ? take(shm, pair, ret_item, ret_fd) : APR_EMFILE;
 }

@@ -58,13 +58,10 @@ void vl_relay_wake_all(vl_shm_t *shm);
 /* This child asks for a connection, or does not any more. */
 void vl_relay_child_ask(vl_shm_t *shm);
 void vl_relay_child_stop_asking(vl_shm_t *shm);
-/* Waits for a connection. The child stops asking when it has received one. Returns
- * APR_EAGAIN after a signal, or when it is time to check for an acceptor, and APR_EMFILE
- * without waiting if no descriptor is left for a connection. */
-apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
+/* Receives a connection, and waits for it if `sleeps` is 1. The child stops asking when it has received one.
+ * Returns APR_EAGAIN after a signal, when it is time to check for an acceptor, or if there is none, and
+ * APR_EMFILE without waiting if no descriptor is left for a connection. */
+apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2], int sleeps,
                                     vl_item_t *ret_item, int *ret_fd);
-/* The same without waiting. */
-apr_status_t vl_relay_child_take(vl_shm_t *shm, const int pair[2], vl_item_t *ret_item,
-                                 int *ret_fd);
 
 #endif

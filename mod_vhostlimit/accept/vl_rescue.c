@@ -167,23 +167,6 @@ static apr_status_t end(void *unused)
     return APR_SUCCESS;
 }
 
-static notes_t *map_notes(void)
-{
-    struct rlimit limit;
-    notes_t *map;
-    int n = MOST_DESCRIPTORS;
-
-    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS)
-        n = (int)limit.rlim_cur;
-    map = mmap(NULL, sizeof(*map) + sizeof(map->note[0]) * (size_t)n, PROT_READ | PROT_WRITE,
-               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
-        return NULL;
-    map->child = getpid();
-    map->limit = n;
-    return map;
-}
-
 /* The clone has no exit signal, so no code of other modules that waits for its own processes
  * finds it. */
 void vl_rescue_start(void)
@@ -219,9 +202,21 @@ int vl_rescue_runs(void)
 
 void vl_rescue_child_init(void)
 {
+    struct rlimit limit;
+    notes_t *map;
+    int n = MOST_DESCRIPTORS;
+
     if (vl_is_one_process())
         return;
-    notes = map_notes();
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS)
+        n = (int)limit.rlim_cur;
+    map = mmap(NULL, sizeof(*map) + sizeof(map->note[0]) * (size_t)n, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return;
+    map->child = getpid();
+    map->limit = n;
+    notes = map;
     stack = apr_palloc(vl_child.pool, STACK_SIZE);
     apr_pool_cleanup_register(vl_child.pool, NULL, end, apr_pool_cleanup_null);
 }

@@ -34,29 +34,23 @@ apr_status_t vl_transfer_create(int flags, int ret_pair[2])
                                                                                : APR_SUCCESS;
 }
 
-static void attach(struct msghdr *msg, control_t *control, const int *fds,
-                   apr_size_t n)
-{
-    struct cmsghdr *header;
-
-    msg->msg_control = control;
-    msg->msg_controllen = CMSG_SPACE(sizeof(int) * n);
-    header = CMSG_FIRSTHDR(msg);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * n);
-    memcpy(CMSG_DATA(header), fds, sizeof(int) * n);
-}
-
 apr_status_t vl_transfer_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n)
 {
     struct iovec iov = { (void *)bytes, size };
     control_t control = { .bytes = { 0 } };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+    struct cmsghdr *header;
 
-    if (n)
-        attach(&msg, &control, fds, n);
+    if (n) {
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+        header = CMSG_FIRSTHDR(&msg);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int) * n);
+        memcpy(CMSG_DATA(header), fds, sizeof(int) * n);
+    }
     return sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size
            ? APR_SUCCESS : errno;
 }
@@ -74,18 +68,6 @@ apr_status_t vl_transfer_send(const int pair[2], const int *fds,
                              fds, n);
 }
 
-static apr_size_t detach(struct msghdr *msg, int *ret_fds)
-{
-    struct cmsghdr *header = CMSG_FIRSTHDR(msg);
-    apr_size_t bytes;
-
-    if (!header || header->cmsg_type != SCM_RIGHTS)
-        return 0;
-    bytes = header->cmsg_len - CMSG_LEN(0);
-    memcpy(ret_fds, CMSG_DATA(header), bytes);
-    return bytes / sizeof(int);
-}
-
 void vl_transfer_close(const int *fds, apr_size_t n)
 {
     while (n)
@@ -101,12 +83,19 @@ static apr_status_t receive(int from, int flags, struct iovec *iov, int *ret_fds
     struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 1,
                           .msg_control = &control,
                           .msg_controllen = CMSG_SPACE(sizeof(int) * most) };
+    const struct cmsghdr *header;
+    apr_size_t bytes;
 
     *ret_n = 0;
     *ret_size = recvmsg(from, &msg, flags | MSG_CMSG_CLOEXEC);
     if (*ret_size < 0)
         return errno;
-    *ret_n = detach(&msg, ret_fds);
+    header = CMSG_FIRSTHDR(&msg);
+    if (header && header->cmsg_type == SCM_RIGHTS) {
+        bytes = header->cmsg_len - CMSG_LEN(0);
+        memcpy(ret_fds, CMSG_DATA(header), bytes);
+        *ret_n = bytes / sizeof(int);
+    }
     if (!(msg.msg_flags & MSG_CTRUNC))
         return APR_SUCCESS;
     vl_transfer_close(ret_fds, *ret_n);

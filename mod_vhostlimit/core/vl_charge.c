@@ -65,24 +65,10 @@ static void give_credit_locked(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t n,
     }
 }
 
-/* Gives credit to the hosts, in batches, because there may be many. */
-static void give_hosts_credit(vl_shm_t *shm, apr_int64_t passed_us)
-{
-    apr_uint32_t i = shm->head->used, n;
-
-    while (shm->hosts->capped && i < vl_segment_count(shm)
-           && vl_segment_lock_child(shm) == APR_SUCCESS) {
-        n = i + CREDIT_BATCH < vl_segment_count(shm) ? i + CREDIT_BATCH
-                                                     : vl_segment_count(shm);
-        give_credit_locked(shm, i, n, passed_us);
-        i = n;
-        vl_slot_dispatch_and_unlock(shm);
-    }
-}
-
 int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us)
 {
     head_t *head = shm->head;
+    apr_uint32_t i, n;
     apr_int64_t passed_us;
     int gives;
 
@@ -96,8 +82,14 @@ int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us)
         head->read_at = now_us;
     }
     vl_slot_dispatch_and_unlock(shm);
-    if (gives)
-        give_hosts_credit(shm, passed_us);
+    /* The hosts get theirs in batches, because there may be many. */
+    for (i = head->used; gives && shm->hosts->capped && i < vl_segment_count(shm)
+                         && vl_segment_lock_child(shm) == APR_SUCCESS; i = n) {
+        n = i + CREDIT_BATCH < vl_segment_count(shm) ? i + CREDIT_BATCH
+                                                     : vl_segment_count(shm);
+        give_credit_locked(shm, i, n, passed_us);
+        vl_slot_dispatch_and_unlock(shm);
+    }
     return gives;
 }
 

@@ -388,33 +388,30 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account)
     return s;
 }
 
-static apr_uint32_t first_of(const vl_queue_t *q)
-{
-    return q->head->heap.length
-           ? (apr_uint32_t)((const vl_fair_account_t *)q->head->heap.at[0] - q->accounts) : VL_NO_ACCOUNT;
-}
-
 apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
                                 void *data)
 {
     vl_fair_heap_t *heap = &q->head->heap;
-    apr_uint32_t account, set_aside = 0;
+    apr_uint32_t account, found = VL_NO_ACCOUNT, set_aside = 0;
 
     /* An account that cannot be served is removed from the heap and stored in the cell that its
      * removal frees behind the heap. All of them are added again afterwards. Nearly always
      * there is none. */
-    for (account = first_of(q); account != VL_NO_ACCOUNT && !can_serve(data, account); account = first_of(q)) {
-        if (set_aside == SET_ASIDE_MOST && !vl_fair_free(q)) {
-            account = VL_NO_ACCOUNT;
-            break;
+    while (found == VL_NO_ACCOUNT && heap->length) {
+        account = (apr_uint32_t)((const vl_fair_account_t *)heap->at[0] - q->accounts);
+        if (can_serve(data, account)) {
+            found = account;
+            continue;
         }
+        if (set_aside == SET_ASIDE_MOST && !vl_fair_free(q))
+            break;
         heap_remove(heap, &q->accounts[account].fair);
         heap->at[heap->length] = &q->accounts[account].fair;
         set_aside++;
     }
     for (; set_aside; set_aside--)
         heap_put(heap, heap->at[heap->length]);
-    return account;
+    return found;
 }
 
 static apr_uint32_t begin_request(vl_queue_t *q, apr_uint32_t account)
@@ -509,17 +506,20 @@ apr_int64_t vl_fair_client_idle(const vl_client_entry_t *entry, apr_int64_t now_
     return (apr_int64_t)ticks_since(entry, tick_of(now_us)) * VL_CLIENTS_TICK_US;
 }
 
-/* Takes a free entry, or that of the client that has waited longest to be charged again:
- * the others of its site have passed it, so it has nothing to pay for. Returns NULL if
- * another process was quicker. */
-static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account,
+/* Returns the client's entry. Without one it takes a free entry, or that of the client that has waited longest
+ * to be charged again: the others of its site have passed it, so it has nothing to pay for. Returns NULL if
+ * another process was quicker, or if the site does not share by client. */
+static vl_client_entry_t *make_entry(vl_clients_t *clients, apr_uint32_t account,
                                      const vl_client_id_t *id, apr_uint64_t tag,
                                      apr_uint32_t tick)
 {
-    vl_client_entry_t *entry = first_way(clients, id->key), *oldest = entry;
+    vl_client_entry_t *entry = entry_of(clients, id->key), *oldest;
     apr_uint64_t key;
     int i;
 
+    if (entry || !id->key)
+        return entry;
+    entry = oldest = first_way(clients, id->key);
     /* One that was charged longer ago than the other, or in the same tick and less in all. */
     for (i = 0; i < VL_CLIENTS_WAYS && oldest->key; i++, entry++) {
         apr_uint32_t ticks = ticks_since(entry, tick), most = ticks_since(oldest, tick);
@@ -540,15 +540,6 @@ static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account
     oldest->band = id->band;
     memcpy(oldest->prefix, id->prefix, VL_PREFIX_SIZE);
     return oldest;
-}
-
-static vl_client_entry_t *make_entry(vl_clients_t *clients, apr_uint32_t account,
-                                     const vl_client_id_t *id, apr_uint64_t tag,
-                                     apr_uint32_t tick)
-{
-    vl_client_entry_t *entry = entry_of(clients, id->key);
-
-    return entry || !id->key ? entry : take_entry(clients, account, id, tag, tick);
 }
 
 /* Records that a request of the client has ended in this tick. Returns 1 if it is the first one
@@ -1188,23 +1179,6 @@ static wait_client_t *client_of(vl_queues_t *q, account_queue_t *queue, const vl
     return client;
 }
 
-static void end_client(vl_queues_t *q, account_queue_t *queue, wait_client_t *client)
-{
-    vl_waiting_t *told = client->id.key ? mine(q->shm, client->account) : NULL;
-    wait_client_t **at = find_client(q, client->account, &client->id);
-
-    if (told)
-        SET(told->clients, told->clients - 1);
-    if (client->is_late)
-        leave_late(queue_band(queue, client), client);
-    heap_remove(&queue_band(queue, client)->heap, &client->fair);
-    *at = client->next;
-    if (q->spare_client)
-        free(client);
-    else
-        q->spare_client = client;
-}
-
 /* --- the queue of an account -------------------------------------------------------- */
 
 static account_queue_t *queue_of(vl_queues_t *q, apr_uint32_t account)
@@ -1225,16 +1199,6 @@ static account_queue_t *queue_of(vl_queues_t *q, apr_uint32_t account)
     APR_RING_INSERT_TAIL(&q->busy, queue, account_queue_t, link);
     q->queues[account] = queue;
     return queue;
-}
-
-static void end_queue(vl_queues_t *q, account_queue_t *queue)
-{
-    APR_RING_REMOVE(queue, link);
-    q->queues[queue->account] = NULL;
-    if (q->spare_queue)
-        free_queue(queue);
-    else
-        q->spare_queue = queue;
 }
 
 /* Counts waiters of the client, and tells the other processes. */
@@ -1261,11 +1225,12 @@ static vl_waiter_t *next_of(wait_client_t *client, const vl_waiter_t *waiter)
     return next == APR_RING_SENTINEL(&client->waiters, vl_waiter_t, client_link) ? NULL : next;
 }
 
-/* Takes the waiter out of its queue. */
+/* Takes the waiter out of its queue. That of its client, and that of the account, end with the last one. */
 static void take_out(vl_queues_t *q, vl_waiter_t *waiter)
 {
     account_queue_t *queue = q->queues[waiter->account];
-    wait_client_t *client = waiter->client_queue;
+    wait_client_t *client = waiter->client_queue, **at;
+    vl_waiting_t *told;
 
     if (client->in_time == waiter)
         client->in_time = next_of(client, waiter);
@@ -1273,10 +1238,28 @@ static void take_out(vl_queues_t *q, vl_waiter_t *waiter)
     APR_RING_REMOVE(waiter, client_link);
     waiter->client_queue = NULL;
     count(q, queue, client, -1);
-    if (!client->count)
-        end_client(q, queue, client);
-    if (!queue->count)
-        end_queue(q, queue);
+    if (!client->count) {
+        told = client->id.key ? mine(q->shm, client->account) : NULL;
+        if (told)
+            SET(told->clients, told->clients - 1);
+        if (client->is_late)
+            leave_late(queue_band(queue, client), client);
+        heap_remove(&queue_band(queue, client)->heap, &client->fair);
+        at = find_client(q, client->account, &client->id);
+        *at = client->next;
+        if (q->spare_client)
+            free(client);
+        else
+            q->spare_client = client;
+    }
+    if (!queue->count) {
+        APR_RING_REMOVE(queue, link);
+        q->queues[queue->account] = NULL;
+        if (q->spare_queue)
+            free_queue(queue);
+        else
+            q->spare_queue = queue;
+    }
 }
 
 /* --- which is next ------------------------------------------------------------------- */
@@ -1397,40 +1380,29 @@ static void tell_first(vl_queues_t *q, apr_uint32_t account)
     SET(first->since_us, waiter->since_us);
 }
 
-void vl_fair_add_waiter(vl_queues_t *q, vl_waiter_t *waiter)
+void vl_fair_add_waiter(vl_queues_t *q, vl_waiter_t *waiter, int is_first)
 {
     account_queue_t *queue = queue_of(q, waiter->account);
     wait_client_t *client = client_of(q, queue, &waiter->client);
-    vl_waiter_t *before = APR_RING_LAST(&queue->waiters);
+    vl_waiter_t *const head = APR_RING_SENTINEL(&queue->waiters, vl_waiter_t, link);
+    vl_waiter_t *const client_head = APR_RING_SENTINEL(&client->waiters, vl_waiter_t, client_link);
+    vl_waiter_t *before = is_first ? head : APR_RING_LAST(&queue->waiters);
 
-    SET(q->shm->inner[waiter->account].backlog_us, vl_clock_us());
+    if (!is_first) {
+        SET(q->shm->inner[waiter->account].backlog_us, vl_clock_us());
+        waiter->was_late = 0;
+    }
     /* Only a connection transferred from another child can be older than the last
      * waiter. */
-    while (before != APR_RING_SENTINEL(&queue->waiters, vl_waiter_t, link)
-           && before->since_us > waiter->since_us)
+    while (before != head && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, link);
     APR_RING_INSERT_AFTER(before, waiter, link);
-    before = APR_RING_LAST(&client->waiters);
-    while (before != APR_RING_SENTINEL(&client->waiters, vl_waiter_t, client_link)
-           && before->since_us > waiter->since_us)
+    before = is_first ? client_head : APR_RING_LAST(&client->waiters);
+    while (before != client_head && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, client_link);
     APR_RING_INSERT_AFTER(before, waiter, client_link);
-    if (!client->in_time || client->in_time->since_us > waiter->since_us)
+    if (is_first || !client->in_time || client->in_time->since_us > waiter->since_us)
         be_in_time(queue_band(queue, client), client, waiter);
-    waiter->client_queue = client;
-    waiter->was_late = 0;
-    count(q, queue, client, 1);
-    tell_first(q, waiter->account);
-}
-
-void vl_fair_add_first_waiter(vl_queues_t *q, vl_waiter_t *waiter)
-{
-    account_queue_t *queue = queue_of(q, waiter->account);
-    wait_client_t *client = client_of(q, queue, &waiter->client);
-
-    APR_RING_INSERT_HEAD(&queue->waiters, waiter, vl_waiter_t, link);
-    APR_RING_INSERT_HEAD(&client->waiters, waiter, vl_waiter_t, client_link);
-    be_in_time(queue_band(queue, client), client, waiter);
     waiter->client_queue = client;
     count(q, queue, client, 1);
     tell_first(q, waiter->account);
@@ -1545,14 +1517,14 @@ vl_waiter_t *vl_fair_newest_waiter(const vl_queues_t *q, vl_waiter_done_fn done,
     return newest;
 }
 
-void vl_fair_each_account(vl_queues_t *q, void (*fn)(apr_uint32_t account))
+void vl_fair_each_account(vl_queues_t *q, void (*fn)(vl_shm_t *shm, apr_uint32_t account))
 {
     account_queue_t *queue, *next;
 
     for (queue = APR_RING_FIRST(&q->busy);
          queue != APR_RING_SENTINEL(&q->busy, account_queue_t, link); queue = next) {
         next = APR_RING_NEXT(queue, link);
-        fn(queue->account);
+        fn(q->shm, queue->account);
     }
 }
 

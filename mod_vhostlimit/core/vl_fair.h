@@ -326,11 +326,9 @@ typedef struct vl_queues_t vl_queues_t;
  * that has no waiter uses no memory but one pointer. */
 vl_queues_t *vl_fair_create(apr_pool_t *p, vl_shm_t *shm, apr_uint32_t accounts);
 
-/* Adds a waiter behind those of its client that arrived earlier (since_us). The waiter is the
- * caller's memory. */
-void vl_fair_add_waiter(vl_queues_t *q, vl_waiter_t *waiter);
-/* Adds a waiter at the head of its client's queue. */
-void vl_fair_add_first_waiter(vl_queues_t *q, vl_waiter_t *waiter);
+/* Adds a waiter behind those of its client that arrived earlier (since_us), or, if is_first is 1, at the head
+ * of its client's queue. The waiter is the caller's memory. */
+void vl_fair_add_waiter(vl_queues_t *q, vl_waiter_t *waiter, int is_first);
 /* Removes a queued waiter. */
 void vl_fair_remove_waiter(vl_queues_t *q, vl_waiter_t *waiter);
 /* Returns the waiter of the account that is next, or NULL. It stays queued. */
@@ -354,7 +352,7 @@ vl_waiter_t *vl_fair_newest_waiter(const vl_queues_t *q, vl_waiter_done_fn done,
                                    apr_uint32_t *ret_count);
 /* Calls fn once for each account that has a waiter. fn may add and remove waiters of that
  * account. */
-void vl_fair_each_account(vl_queues_t *q, void (*fn)(apr_uint32_t account));
+void vl_fair_each_account(vl_queues_t *q, void (*fn)(vl_shm_t *shm, apr_uint32_t account));
 /* Returns the number of waiters of the account. */
 apr_uint32_t vl_fair_count_waiters(const vl_queues_t *q, apr_uint32_t account);
 

@@ -73,14 +73,9 @@ static void take_granted_locked(void)
         vl_waiters_take_locked();
 }
 
-static void refill_locked(apr_uint32_t account)
-{
-    vl_slot_refill(here.shm, account);
-}
-
 void vl_waiters_refill_locked(void)
 {
-    vl_fair_each_account(here.queues, refill_locked);
+    vl_fair_each_account(here.queues, vl_slot_refill);
     take_granted_locked();
 }
 
@@ -164,13 +159,13 @@ int vl_waiters_take_or_queue_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket
     apr_status_t rv;
 
     if (!ret_ticket)
-        vl_fair_add_waiter(here.queues, waiter);
+        vl_fair_add_waiter(here.queues, waiter, 0);
     rv = vl_slot_take_or_wait(here.shm, waiter->account, waiter->since_us, how, ret_ticket);
     waiter->was_deferred = waiter->may_defer && APR_STATUS_IS_EAGAIN(rv);
     if (ret_ticket) {
         if (rv == APR_SUCCESS)
             return 1;
-        vl_fair_add_waiter(here.queues, waiter);
+        vl_fair_add_waiter(here.queues, waiter, 0);
     }
     note_own_locked(waiter);
     if (rv == APR_SUCCESS || APR_STATUS_IS_EINPROGRESS(rv))
@@ -183,7 +178,7 @@ int vl_waiters_take_or_queue_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket
 
 void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
-    vl_fair_add_first_waiter(here.queues, waiter);
+    vl_fair_add_waiter(here.queues, waiter, 1);
     note_own_locked(waiter);
     keep_if_counted_locked(waiter, vl_slot_take_or_wait(here.shm, waiter->account, waiter->since_us,
                                                         VL_WAIT_AGAIN, NULL));
@@ -359,22 +354,6 @@ static void wait_for_signal_locked(pthread_cond_t *wakeup, apr_int64_t until_us)
         take_granted_locked();
 }
 
-static void wait_for_grant_locked(thread_waiter_t *tw)
-{
-    apr_int64_t until_us = tw->waiter.deadline_us;
-
-    while (!tw->done && vl_clock_us() < until_us) {
-        if (here.threads > 1)
-            wait_for_signal_locked(&tw->wakeup, until_us);
-        else
-            wait_for_wakeup(tw->waiter.account, until_us);
-    }
-    if (!tw->done)
-        refuse_locked(&tw->waiter, VL_REASON_TIMEOUT);
-    /* A grant may have arrived too late. This releases it. */
-    take_granted_locked();
-}
-
 int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint32_t key, int stream,
                     apr_int64_t timeout_us, vl_grant_t *grant)
 {
@@ -410,7 +389,16 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint
     else {
         vl_waiters_take_or_queue_locked(&tw.waiter, NULL);
     }
-    wait_for_grant_locked(&tw);
+    while (!tw.done && vl_clock_us() < tw.waiter.deadline_us) {
+        if (here.threads > 1)
+            wait_for_signal_locked(&tw.wakeup, tw.waiter.deadline_us);
+        else
+            wait_for_wakeup(account, tw.waiter.deadline_us);
+    }
+    if (!tw.done)
+        refuse_locked(&tw.waiter, VL_REASON_TIMEOUT);
+    /* A grant may have arrived too late. This releases it. */
+    take_granted_locked();
     pool->total--;
     pool->by_account[account]--;
     vl_waiters_unlock();

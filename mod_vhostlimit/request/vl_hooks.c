@@ -307,29 +307,28 @@ static int is_left_to_mpm(conn_rec *c, conn_t *conn, int is_http1)
            && (!conn->lease || vl_lease_rest(conn->lease));
 }
 
-/* Reads what the filters would read next, without blocking. mod_ssl keeps all of it for the next
- * read only if it is asked for as much as its buffer holds. */
-static apr_ssize_t read_ahead(conn_rec *c, char *bytes)
-{
-    apr_bucket_brigade *bb = apr_brigade_create(c->pool, c->bucket_alloc);
-    apr_size_t n = AP_IOBUFSIZE;
-
-    if (ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE, APR_NONBLOCK_READ, AP_IOBUFSIZE)
-            != APR_SUCCESS || apr_brigade_flatten(bb, bytes, &n) != APR_SUCCESS)
-        n = 0;
-    apr_brigade_destroy(bb);
-    return (apr_ssize_t)n;
-}
-
 /* vl_lease_look_fn. A head that is not complete would hold the thread that reads it. */
 static int look_at_next(conn_rec *c, int varies, int behind_filters)
 {
     const conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
     char bytes[AP_IOBUFSIZE];
+    apr_size_t length = AP_IOBUFSIZE;
+    apr_bucket_brigade *bb;
     vl_peek_t peek;
-    apr_ssize_t n = behind_filters ? read_ahead(c, bytes)
-                                   : recv(conn->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    apr_ssize_t n = 0;
 
+    if (!behind_filters) {
+        n = recv(conn->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    }
+    else {
+        /* What the filters would read next, without blocking. mod_ssl keeps all of it for the next read only
+         * if it is asked for as much as its buffer holds. */
+        bb = apr_brigade_create(c->pool, c->bucket_alloc);
+        if (ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE, APR_NONBLOCK_READ, AP_IOBUFSIZE)
+                == APR_SUCCESS && apr_brigade_flatten(bb, bytes, &length) == APR_SUCCESS)
+            n = (apr_ssize_t)length;
+        apr_brigade_destroy(bb);
+    }
     return n > 0 && vl_peek(bytes, (apr_size_t)n, &peek) != VL_PEEK_MORE
            && (varies || vl_request_host(peek.host) != conn->host);
 }

@@ -155,27 +155,13 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb, req_t *re
     return rv;
 }
 
-/* Passes the last piece. An MPM that is not asynchronous would block after the request's
- * end, unless the socket takes all bytes since the last check. */
-static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
-                              req_t *req)
-{
-    conn_t *conn = req->conn;
-    apr_status_t rv = pass_brigade(f, bb, req);
-
-    if (vl_child.is_async || rv != APR_SUCCESS || conn->unchecked <= UNCHECKED_MAX
-        || !vl_has_pending_output(f->c) || !is_not_ready(f->c, req, POLLOUT))
-        return rv;
-    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
-    return pass_brigade(f, bb, req);
-}
-
 /* Passes the brigade in pieces. A file arrives as one bucket. The core's filter would
  * map megabytes of it and block until they are sent, the last of them after the request
  * has ended. */
 static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
                                 req_t *req)
 {
+    conn_t *conn = req->conn;
     apr_bucket_brigade *rest = NULL;
     apr_status_t rv = APR_SUCCESS;
     apr_size_t size = PIECE_MIN;
@@ -186,7 +172,15 @@ static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
             rest = apr_brigade_create(req->r->pool, f->c->bucket_alloc);
         rv = pass_piece(f, bb, req, rest, size);
     }
-    return rv == APR_SUCCESS ? pass_last(f, bb, req) : rv;
+    if (rv == APR_SUCCESS)
+        rv = pass_brigade(f, bb, req);
+    /* After the last piece an MPM that is not asynchronous would block after the request's end, unless the
+     * socket takes all bytes since the last check. */
+    if (vl_child.is_async || rv != APR_SUCCESS || conn->unchecked <= UNCHECKED_MAX
+        || !vl_has_pending_output(f->c) || !is_not_ready(f->c, req, POLLOUT))
+        return rv;
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
+    return pass_brigade(f, bb, req);
 }
 
 /* Connection output filter directly above the core's. An asynchronous MPM keeps the end

@@ -62,7 +62,7 @@ static vl_waiter_t *join(vl_queues_t *w, int i, apr_uint32_t account,
     waiters[i].account = account;
     waiters[i].deadline_us = deadline;
     waiters[i].done = is_done;
-    vl_fair_add_waiter(w, &waiters[i]);
+    vl_fair_add_waiter(w, &waiters[i], 0);
     return &waiters[i];
 }
 
@@ -75,7 +75,7 @@ static void first_come_first_served(void)
     ok(total(w) == 4, "counted");
     ok(!pop(w, 0), "an empty queue gives no waiter");
     ok(pop(w, 1) == a && pop(w, 1) == b, "waiters are taken in order");
-    vl_fair_add_waiter(w, a);
+    vl_fair_add_waiter(w, a, 0);
     ok(pop(w, 1) == c && pop(w, 1) == a,
        "a waiter that joins again is last");
     ok(!pop(w, 1) && total(w) == 1, "until the queue is empty");
@@ -96,8 +96,8 @@ static void an_older_one_stands_before_younger_ones(void)
     old->account = same->account = 1;
     old->since_us = 3;
     same->since_us = 5;
-    vl_fair_add_waiter(w, old);
-    vl_fair_add_waiter(w, same);
+    vl_fair_add_waiter(w, old, 0);
+    vl_fair_add_waiter(w, same, 0);
     ok(pop(w, 1) == old && pop(w, 1) == a
        && pop(w, 1) == same && pop(w, 1) == b,
        "a waiter from another child keeps its place by arrival");
@@ -135,7 +135,7 @@ static void any_waiter_may_leave(void)
     vl_fair_remove_waiter(w, c);
     ok(!total(w) && !pop(w, 2) && !vl_fair_expired_waiter(w, 100)
        && !vl_fair_any_waiter(w, is_done, NULL), "the last: nothing is left");
-    vl_fair_add_waiter(w, b);
+    vl_fair_add_waiter(w, b, 0);
     ok(pop(w, 2) == b, "an emptied line works again");
 }
 
@@ -290,7 +290,7 @@ static void queue_of(vl_queues_t *w, unsigned client, unsigned class_no, vl_band
     waiter->client.class_no = (unsigned char)class_no;
     waiter->client.band = (unsigned char)band;
     vl_clients_key(shm, MINE, &waiter->client);
-    vl_fair_add_waiter(w, waiter);
+    vl_fair_add_waiter(w, waiter, 0);
 }
 
 /* Grants the next waiter a slot. Its request costs us, which is known at its end. */

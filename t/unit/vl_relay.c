@@ -91,7 +91,7 @@ static void grants_only_to_asking_children(void)
        "a slot is granted when a child asks");
     vl_slot_end(&one, &ticket, NULL);
     ok(send_slot(&one, pair, a, &ticket) == APR_SUCCESS, "the slot is sent");
-    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+    ok(vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_SUCCESS
        && item.grant.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
        "the child receives it with its descriptor");
     ok(one.children[one.self].running == 0
@@ -124,7 +124,7 @@ static void lost_slots_are_released(void)
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_resign(&one);
     ok(is_empty(shm), "an acceptor that resigns releases the slots of unread items");
-    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+    ok(vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_SUCCESS
        && !item.grant.holds && is_empty(shm), "its connection arrives without the slot");
     close(fd);
 }
@@ -172,10 +172,10 @@ static void full_children_leave_items(void)
 
     one_sent_to_two(shm, &one, &two, pair, &ticket);
     limit = use_all_descriptors();
-    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
+    ok(vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_EMFILE
        && vl_relay_pending(pair), "a child without descriptors leaves the item");
     setrlimit(RLIMIT_NOFILE, &limit);
-    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+    ok(vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_SUCCESS
        && item.grant.holds, "it receives the item when it has a descriptor");
     close(fd);
     vl_slot_end(&two, &item.grant.ticket, NULL);
@@ -196,7 +196,7 @@ static void parent_wakes_children(void)
     vl_relay_child_ask(&two);
     vl_relay_parent_check(shm);
     ok(shm->head->unclaimed == 1
-       && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN
+       && vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_EAGAIN
        && !shm->head->unclaimed, "the parent wakes a child when the acceptor has ended");
     ok(vl_relay_claim(&two) && !validate(shm), "the child becomes the acceptor");
 }
@@ -212,7 +212,7 @@ static pid_t start_serving(vl_shm_t *child, const int pair[2], int to, char name
 
     while (!pid) {
         vl_relay_child_ask(child);
-        while (vl_relay_child_receive(child, pair, &item, &fd) != APR_SUCCESS)
+        while (vl_relay_child_receive(child, pair, 1, &item, &fd) != APR_SUCCESS)
             ;
         close(fd);
         vl_slot_end(child, &item.grant.ticket, NULL);
@@ -302,7 +302,7 @@ static void a_woken_child_dies(void)
     one_sent_to_two(shm, &one, &two, pair, &ticket);
     shm->head->unclaimed = 0;       /* a child has taken it, and died */
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
-    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS && item.grant.holds,
+    ok(vl_relay_child_receive(&two, pair, 1, &item, &fd) == APR_SUCCESS && item.grant.holds,
        "another child receives the connection for which a child was woken that died");
     close(fd);
     vl_slot_end(&two, &item.grant.ticket, NULL);
