@@ -131,7 +131,7 @@ make_busy_server() {
 
 @test "the daemon for several servers has a package of its own, with unit, configuration and manual" {
   requires dpkg systemd_analyze
-  local package root=$BATS_TEST_TMPDIR/root
+  local package unit root=$BATS_TEST_TMPDIR/root
   package=$(fleet_package)
   dpkg-deb -x "$package" "$root"
   is "$(dpkg-deb -I "$package" conffiles)" /etc/vhostlimit-fleet.conf "files that an update keeps"
@@ -139,8 +139,9 @@ make_busy_server() {
   like "$(zcat "$root/usr/share/man/man8/vhostlimit-fleet.8.gz")" 'sentinel'
   try "$root/usr/sbin/vhostlimit-fleet" -t -c "$root/etc/vhostlimit-fleet.conf"
   is "$status $output" '0 Syntax OK'
-  like "$(<"$root/lib/systemd/system/vhostlimit-fleet.service")" 'ExecStart=/usr/sbin/vhostlimit-fleet'
-  sed "s,/usr/sbin/,$root&," "$root/lib/systemd/system/vhostlimit-fleet.service" >"$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
+  unit=$(cat "$root"/{,usr/}lib/systemd/system/vhostlimit-fleet.service 2>/dev/null) || :    # below /usr since Debian 13
+  like "$unit" 'ExecStart=/usr/sbin/vhostlimit-fleet'
+  sed "s,/usr/sbin/,$root&," <<<"$unit" >"$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
   try systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
   is "$status $output" '0 '
   dpkg-deb -x "$(package_file)" "$BATS_TEST_TMPDIR/module"

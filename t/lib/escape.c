@@ -117,7 +117,7 @@ static int limit_process(const char *pid)
 
 static int slow_process(const char *pid)
 {
-    return is_victim(pid) && !setpriority(PRIO_PROCESS, (id_t)atoi(pid), 1);
+    return is_victim(pid) && !setpriority(PRIO_PROCESS, (id_t)atoi(pid), 1 + getpriority(PRIO_PROCESS, (id_t)atoi(pid)));
 }
 
 static int move_process(const char *pid)
