@@ -141,7 +141,7 @@ make_busy_server() {
   is "$status $output" '0 Syntax OK'
   unit=$(cat "$root"/{,usr/}lib/systemd/system/vhostlimit-fleet.service 2>/dev/null) || :    # below /usr since Debian 13
   like "$unit" 'ExecStart=/usr/sbin/vhostlimit-fleet'
-  sed "s,/usr/sbin/,$root&," <<<"$unit" >"$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
+  printf '%s\n' "${unit//\/usr\/sbin\//$root/usr/sbin/}" >"$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
   try systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
   is "$status $output" '0 '
   dpkg-deb -x "$(package_file)" "$BATS_TEST_TMPDIR/module"
