@@ -44,6 +44,7 @@ misuse() { # <sentence>
 # are answered here.  The others are the keys of given, with their last values, or yes; all
 # values of an option, a line each, are in given_all.  The arguments are left in words.  Short
 # options that begin with "+" end at the first argument.
+# shellcheck disable=SC2034  # the programs read given and words
 parse_options() { # <short options> <long options, with commas> <argument>...
   local short=$1 long=$2 said
   said=$(LC_ALL=C getopt -n "$prog" -o "${short}h" -l "help,version${long:+,$long}" -- "${@:3}" 2>&1) ||
