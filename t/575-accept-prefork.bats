@@ -43,6 +43,16 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   is "$(crowd_got many)" '30 200'
 }
 
+@test "HTTP/2 connections without TLS give their processes back" {
+  requires mod_http2 curl_http2
+  local i
+  stay_engaged
+  start_prefork -l http2 'Protocols h2c http/1.1' -t 'StartServers 2' -t 'MaxRequestWorkers 2' -t 'ServerLimit 2'
+  wait_until 20 accepts_now
+  for i in 1 2 3; do is "$(get a / --http2-prior-knowledge --max-time 10)" 200; done
+  is "$(get a / --max-time 10)" 200
+}
+
 # Lingering takes two seconds if the client keeps its side open. One child serves.
 @test "a client that has announced the close does not hold its process" {
   local client since

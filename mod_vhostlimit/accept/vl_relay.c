@@ -247,6 +247,9 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     sent->number = item->grant.holds ? number : 0;
     sent->ticket = item->grant.ticket;
     sent->at_us = vl_clock_us();
+    /* The thread is that of the child which receives the connection. */
+    if (item->grant.occupies)
+        vl_slot_unoccupy(shm, item->grant.ticket.account);
     wake_one(shm);
     return APR_SUCCESS;
 }
@@ -304,12 +307,14 @@ apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2], int sleeps
     if ((sleeps && !sleep_until_woken(shm)) || read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
         return APR_EAGAIN;
     if (vl_segment_lock_child(shm) != APR_SUCCESS) {
-        ret_item->grant.holds = 0;
+        ret_item->grant.holds = ret_item->grant.occupies = 0;
         return APR_SUCCESS;
     }
     set_asking_locked(shm, 0);
     if (ret_item->grant.holds)
         take_slot_locked(shm, ret_item);
+    if (ret_item->grant.occupies)
+        vl_slot_occupy_locked(shm, shm->self, ret_item->grant.ticket.account, 1);
     vl_segment_unlock(shm);
     return APR_SUCCESS;
 }
