@@ -68,7 +68,7 @@ names_the_site() { # <mpm> <message>
 }
 
 @test "event: while Apache logs each second that the scoreboard is full, VL0081 is logged once" {
-  start_httpd -m event 'VhostLimit DryRun' -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 2' -t 'ThreadsPerChild 2' -t 'MinSpareThreads 1' -t 'MaxRequestWorkers 4'
+  start_httpd -m event 'VhostLimit DryRun' -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 3' -t 'ThreadsPerChild 3' -t 'MinSpareThreads 1' -t 'MaxRequestWorkers 6'
   hold_request one a; hold_request two a; hold_request three b
   (detached "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k graceful)
   wait_until 20 logged_often
