@@ -22,7 +22,8 @@ typedef enum {
     CAUSE_MOST,
     CAUSE_BACKLOG,              /* this and the next one do not depend on limits */
     CAUSE_CALLS,
-    CAUSE_NEIGHBOR,             /* only if no other cause limits the site */
+    CAUSE_NEIGHBOR,             /* this and the next one: only if no other cause limits the site */
+    CAUSE_THREADS,
     CAUSE_CLIENT,               /* this and the next one explain the queue inside the site */
     CAUSE_CLASS,
     CAUSES
@@ -36,6 +37,7 @@ typedef struct explain_t {
     const ctl_status_t *status;
     const ctl_vhost_t *vhost;
     json_int_t free;            /* thousandths of slots; < 0: more are held than there are */
+    json_int_t concurrency, cpu_permille;   /* the limits that apply; 0: none */
     char *client, *clas;        /* sentences about the queue inside the site, or NULL */
     int has_cause[CAUSES];
     int ncauses;                /* that limit the site */
@@ -43,13 +45,14 @@ typedef struct explain_t {
 } explain_t;
 
 static const char *const cause_names[CAUSES] = {
-    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "backlog", "calls", "neighbor", "client", "class"
+    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "backlog", "calls", "neighbor", "threads",
+    "client", "class"
 };
 
 /* --- causes --------------------------------------------------------------- */
 
-/* The module keeps some slots free for other sites (vl_admit_slot()): a fifth of
- * automatic ones for sites that hold none; of others, a site of average weight may hold four
+/* The module keeps some slots free for other sites (may_take_slot() in core/vl_slot.c): a fifth
+ * of automatic ones for sites that hold none; of others, a site of average weight may hold four
  * times as many as are free. */
 static int has_most_slots(const explain_t *explain)
 {
@@ -105,6 +108,13 @@ static json_int_t sum_of(const ctl_vhost_t *vhost, const char *list, const char 
     return sum;
 }
 
+/* Returns the limit that applies: the smaller one of that of the configuration and of the site's
+ * part of it from vhostlimit-fleet. 0: there is none. */
+static json_int_t limit_of(json_int_t configured, json_int_t part)
+{
+    return !configured || (part && part < configured) ? part : configured;
+}
+
 static void find_causes(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -115,13 +125,13 @@ static void find_causes(explain_t *explain)
         has[CAUSE_DRYRUN] = 1;
     }
     else {
-        has[CAUSE_CONCURRENCY] = vhost->limits[CTL_CONCURRENCY] > 0
-                                 && vhost->running >= vhost->limits[CTL_CONCURRENCY];
+        has[CAUSE_CONCURRENCY] = explain->concurrency > 0
+                                 && vhost->running >= explain->concurrency;
         has[CAUSE_QUEUE] = vhost->waiting > 0
                            && vhost->waiting >= vhost->limits[CTL_QUEUE];
-        /* It uses at least nine tenths of its CPU limit, which is in per cent. */
-        has[CAUSE_CPU] = vhost->running + vhost->waiting > 0 && vhost->limits[CTL_CPU] > 0
-                         && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
+        /* It uses at least nine tenths of its CPU limit. */
+        has[CAUSE_CPU] = vhost->running + vhost->waiting > 0 && explain->cpu_permille > 0
+                         && vhost->cpu_now_permille * 10 >= explain->cpu_permille * 9;
         /* Without free slots the next request waits, also if none waits now. */
         has[CAUSE_SLOTS] = explain->free <= 0 && !has[CAUSE_CPU];
         has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);
@@ -132,6 +142,8 @@ static void find_causes(explain_t *explain)
         explain->ncauses += has[i];
     if (!explain->ncauses && has_neighbor(explain))
         has[CAUSE_NEIGHBOR] = explain->ncauses = 1;
+    if (!explain->ncauses && vhost->waiting > 0)
+        has[CAUSE_THREADS] = explain->ncauses = 1;
     has[CAUSE_CLIENT] = explain->client != NULL;
     has[CAUSE_CLASS] = explain->clas != NULL;
 }
@@ -239,13 +251,18 @@ static void say_concurrency(explain_t *explain)
     char *time = vhost->service_us > 0
                  ? ctl_printf(" (they take %s ms)", ctl_ms((double)vhost->service_us).text) : NULL;
 
-    say(explain, "The concurrency limit is reached: " N " of " N " requests are running "
-        "(VhostLimitConcurrency). %s Raise the limit, or make the requests faster%s. Next: "
-        CTL_PROGRAM " set %s concurrency=" N ".", vhost->running,
-        vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
-        ? "The next request is queued until one of them ends."
-        : "The next request is refused, because VhostLimitQueue is 0.", time ? time : "",
-        vhost->name, 2 * vhost->limits[CTL_CONCURRENCY]);
+    if (explain->concurrency != vhost->limits[CTL_CONCURRENCY])
+        say(explain, "This server's part of the fleet's concurrency limit is reached: " N " of " N
+            " requests are running. Make the requests faster%s. Next: " CTL_PROGRAM " fleet.",
+            vhost->running, explain->concurrency, time ? time : "");
+    else
+        say(explain, "The concurrency limit is reached: " N " of " N " requests are running "
+            "(VhostLimitConcurrency). %s Raise the limit, or make the requests faster%s. Next: "
+            CTL_PROGRAM " set %s concurrency=" N ".", vhost->running,
+            vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
+            ? "The next request is queued until one of them ends."
+            : "The next request is refused, because VhostLimitQueue is 0.", time ? time : "",
+            vhost->name, 2 * vhost->limits[CTL_CONCURRENCY]);
     free(time);
 }
 
@@ -265,6 +282,13 @@ static void say_cpu(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
+    if (explain->cpu_permille < vhost->limits[CTL_CPU] * 10 || !vhost->limits[CTL_CPU]) {
+        say(explain, "This server's part of the fleet's CPU limit is reached: the site uses %s %% of "
+            "one CPU, its part is %s %%. Queued requests start as time passes. Next: " CTL_PROGRAM
+            " fleet.", ctl_tenths(vhost->cpu_now_permille).text,
+            ctl_tenths(explain->cpu_permille).text);
+        return;
+    }
     say(explain, "The CPU limit is reached: the site uses %s %% of one CPU, VhostLimitCPU is " N
         "%%. Running requests are slowed down, and queued requests start as time passes. Raise "
         "cpu to give the site more. Next: " CTL_PROGRAM " set %s cpu=" N "%%.",
@@ -455,18 +479,20 @@ static void say_calls(explain_t *explain)
     }
 }
 
+static void say_threads(explain_t *explain)
+{
+    say(explain, "No limit keeps a queued request from starting: it starts as soon as a child "
+        "process has a free thread for the site. One site gets four fifths of the threads of a "
+        "child process. If requests stay queued, raise MaxRequestWorkers. Next: " CTL_PROGRAM
+        " doctor.");
+}
+
 /* Says that nothing limits the site.  A slow site is then slow by itself. */
 static void say_no_cause(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
     char *time;
 
-    if (vhost->waiting > 0) {
-        say(explain, "Nothing limits the site: a queued request starts at once, or as soon as a "
-            "child process has a free thread for the site. One site gets four fifths of the "
-            "threads of a child process.");
-        return;
-    }
     say(explain, "Nothing limits the site: a new request starts at once.");
     if (!vhost->running)
         return;
@@ -545,7 +571,7 @@ static void say_all(explain_t *explain)
 {
     static void (*const says[CAUSE_CLIENT])(explain_t *explain) = {
         say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_backlog,
-        say_calls, say_busy
+        say_calls, say_busy, say_threads
     };
     const ctl_vhost_t *vhost = explain->vhost;
     int i;
@@ -587,6 +613,8 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
 
     explain.free = status->slots * 1000 - (status->is_partial ? status->held_permille
                                            : CTL_SUM(status, runnable_permille));
+    explain.concurrency = limit_of(vhost->limits[CTL_CONCURRENCY], vhost->fleet_concurrency);
+    explain.cpu_permille = limit_of(vhost->limits[CTL_CPU] * 10, vhost->fleet_cpu_permille);
     explain.sentences = ctl_json_check(json_array());
     explain.client = ctl_explain_client(clients);
     explain.clas = ctl_explain_class(clients);

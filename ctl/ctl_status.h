@@ -23,8 +23,8 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
     X(refused) X(refused_concurrency) X(refused_queue) X(refused_timeout)           \
     X(would_queue) X(would_refuse) X(busy_us) X(charged_us) X(limited_s)            \
     X(late) X(wait_us) X(cpu_now_permille) X(service_us) X(wait_p99_us)             \
-    X(duty_permille) X(runnable_permille) X(asleep)                     \
-    X(database_waits) X(database_now_permille)
+    X(duty_permille) X(runnable_permille) X(asleep) X(fleet_concurrency)            \
+    X(fleet_cpu_permille) X(database_waits) X(database_now_permille)
 
 /* Numbers of the server. */
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \

@@ -76,6 +76,17 @@ names_the_site() { # <mpm> <message>
 }
 logged_often() { (($(error_log | grep -c ' AH03490: ') >= 4)); }
 
+@test "explain: a queued request lacks a thread, of which one site gets four fifths" {
+  local i
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 30' -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 6' -t 'ThreadsPerChild 6' \
+    -t 'MaxRequestWorkers 6' -t 'MinSpareThreads 1'
+  for i in 1 2 3 4; do hold_request "h$i" a; done
+  begin_request five a /
+  settles a waiting 1
+  is "$(ctl explain --json a.test | jq -c .causes)" '["threads"]'
+  like "$(ctl explain a.test)" 'a child process has a free thread for the site\. One site gets four fifths'
+}
+
 @test "prefork: the same for AH00161" {
   requires prefork
   names_the_site prefork AH00161 -t 'ServerLimit 4' -t 'MinSpareServers 1'

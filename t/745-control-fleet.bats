@@ -198,6 +198,7 @@ parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
     running=$(web_site web1 a running)
     at_most "$running" 4 "running requests of the site on the first server"
   done
+  like "$(on_web web1 ctl explain a.test)" "part of the fleet's concurrency limit is reached: 4 of 4"
   end_loads
   begin_load web3 a 20 60 /work
   wait_until 20 site_is web3 a fleet_concurrency 4

@@ -2,8 +2,9 @@
 #ifndef VL_SETTINGS_H
 #define VL_SETTINGS_H
 
-/* The default of each directive, here and nowhere else, and the bounds of its values.  args: one
- * argument, a second one, or a number of BYTES, which is stored in 64 bits.  Each list
+/* The default of each directive with a number or a word, here and nowhere else, and the bounds of its
+ * values; for other forms vl_conf_check.c uses the constants below.  args: TAKE1, TAKE12 with an
+ * optional second one, or BYTES, which are stored in 64 bits.  Each list
  * is a macro of X() rows, from which vl_conf.c makes struct members, the command table, the merge
  * and the defaults.  Constants only. */
 
@@ -16,7 +17,7 @@
     X(concurrency, "VhostLimitConcurrency", TAKE1, 0, 0, 1000000, "", NULL,   \
       "most requests of the site running at once; 0: no limit")               \
     X(queue, "VhostLimitQueue", TAKE12, 1000, 0, 1000000, "", NULL,           \
-      "most queued requests of the site, and the queue timeout (10s)")        \
+      "most queued requests of the site, and the queue timeout")        \
     X(cpu, "VhostLimitCPU", TAKE1, 0, 1, 100000, "%", none_words,             \
       "most CPU time, in percent of one CPU: none, or such as 150%")          \
     X(processes, "VhostLimitProcesses", TAKE1, 0, 1, 4194304, "", none_words, \

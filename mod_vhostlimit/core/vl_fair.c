@@ -253,7 +253,7 @@ static void catch_up(const vl_queue_t *q, vl_fair_account_t *f)
         raise_tag(&f->fair.tag, q->head->vtime);
 }
 
-void vl_fair_limit(vl_queue_t *q, apr_uint32_t account, const vl_limits_t *limits)
+void vl_fair_set_limits(vl_queue_t *q, apr_uint32_t account, const vl_limits_t *limits)
 {
     vl_fair_account_t *f = &q->accounts[account];
     apr_uint32_t cap = cap_of(f);
@@ -388,7 +388,7 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account)
     return s;
 }
 
-apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
+apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn filter,
                                 void *data)
 {
     vl_fair_heap_t *heap = &q->head->heap;
@@ -399,7 +399,7 @@ apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
      * there is none. */
     while (found == VL_NO_ACCOUNT && heap->length) {
         account = (apr_uint32_t)((const vl_fair_account_t *)heap->at[0] - q->accounts);
-        if (can_serve(data, account)) {
+        if (filter(data, account)) {
             found = account;
             continue;
         }

@@ -104,7 +104,7 @@ typedef struct vl_queue_t {
 } vl_queue_t;
 
 /* Sets the limits of an account. They may change at any time. */
-void vl_fair_limit(vl_queue_t *q, apr_uint32_t account, const vl_limits_t *limits);
+void vl_fair_set_limits(vl_queue_t *q, apr_uint32_t account, const vl_limits_t *limits);
 
 /* Sets what vhostlimit-fleet leases to the account. A change of the cap adds no credit. */
 void vl_fair_set_part(vl_queue_t *q, apr_uint32_t account, const vl_part_t *part);
@@ -166,10 +166,10 @@ vl_standing_t vl_fair_standing(const vl_queue_t *q, apr_uint32_t account);
 
 /* Returns the next account: the one with the least tag among those that have a waiting request,
  * run less than their concurrency and have credit under their cap, and for which
- * can_serve(data, account) returns non-zero. Returns VL_NO_ACCOUNT if there is none. Asks a few accounts
+ * filter(data, account) returns non-zero. Returns VL_NO_ACCOUNT if there is none. Asks a few accounts
  * only, because the caller holds a lock. */
 typedef int (*vl_fair_filter_fn)(void *data, apr_uint32_t account);
-apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn can_serve,
+apr_uint32_t vl_fair_next_where(vl_queue_t *q, vl_fair_filter_fn filter,
                                 void *data);
 
 /* Returns 1 if the account's own limits (concurrency, cap) allow one more running request,

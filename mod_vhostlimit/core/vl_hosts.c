@@ -279,7 +279,7 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
 
     a->generation = shm->accounts[site].generation;
     a->override = shm->accounts[site].override;
-    vl_fair_limit(&shm->queue, account, &shm->queue.accounts[site].limits);
+    vl_fair_set_limits(&shm->queue, account, &shm->queue.accounts[site].limits);
     vl_fair_set_part(&shm->queue, account, &shm->queue.accounts[site].part);
     if (!shm->accounts[site].has_classes && !a->has_classes)
         return;

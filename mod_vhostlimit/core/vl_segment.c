@@ -94,7 +94,7 @@ static void sum_up_locked(vl_shm_t *shm)
         a = vl_segment_account(shm, i);
         q->head->running += q->accounts[a].running;
         waiting += q->accounts[a].waiting;
-        vl_fair_limit(q, a, &shm->queue.accounts[a].limits);
+        vl_fair_set_limits(q, a, &shm->queue.accounts[a].limits);
     }
     __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);

@@ -222,7 +222,7 @@ static void configure_locked(vl_shm_t *shm, account_t *account,
     account->generation = generation;
     vl_override_configure(&account->override, configured);
     limits = vl_override_limits(mode, &account->override.now);
-    vl_fair_limit(&shm->queue, number, &limits);
+    vl_fair_set_limits(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
@@ -258,7 +258,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     vl_override_change(override, change);
     limits = vl_override_limits(shm->queue.accounts[account].limits.mode, &override->now);
     vl_override_limit_part(override, &shm->queue.accounts[account].part);
-    vl_fair_limit(&shm->queue, account, &limits);
+    vl_fair_set_limits(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
     vl_slot_dispatch(shm);

@@ -28,13 +28,14 @@
 
 /* --- may this request run now? ----------------------------------------------- */
 
-/* vl_slot_admit() answers a request that asks. For one that is queued the dispatcher answers: can_serve().
+/* vl_slot_admit() answers a request that asks. For one that is queued the dispatcher answers: can_serve(),
+ * of sites within their limits (vl_fair_is_within_bounds()).
  * A request needs a slot of the server, and mostly a thread of a child process. What is checked depends on
  * what asks:
  *
  *                        | own limits  | none waits | slot            | thread
  *   VL_ASK_NEW           | yes         | yes        | yes             | for a new connection
- *   the dispatcher       | (in the queue: vl_fair.h) | vl_slot_may_take() | may_take_thread()
+ *   the dispatcher       | in the heap | in the heap | vl_slot_may_take() | may_take_thread()
  *   VL_ASK_LEASE         | yes         | -          | the number, auto: twice while others wait | -
  *   VL_ASK_KEPT          | yes         | -          | the same        | if its requests sleep
  *   VL_ASK_FORCED        | yes         | -          | -               | -
@@ -46,7 +47,7 @@
  * back, so a single account must not hold all of them. The threshold is dynamic (Choudhury and
  * Hahne 1998): an account may take one more unit while it holds less than four times what is
  * free. A single account so gets four fifths. With automatic slots CPU time decides instead,
- * and only the last fifth is kept (vl_slot_may_take() has the cases).
+ * and only the last fifth is kept (may_take_slot() has the cases).
  *
  * A child that has the event or worker MPM runs requests on its threads. Under prefork every
  * child has one thread, so an account's processes are compared with the threshold instead of

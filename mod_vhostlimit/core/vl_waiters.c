@@ -67,7 +67,7 @@ void vl_waiters_unlock(void)
 /* --- waiters are added and removed ------------------------------------------ */
 
 /* Calls vl_waiters_take_locked() if this child may have grants. */
-static void take_granted_locked(void)
+static void take_any_granted_locked(void)
 {
     if (vl_slot_granted(here.shm))
         vl_waiters_take_locked();
@@ -76,7 +76,7 @@ static void take_granted_locked(void)
 void vl_waiters_refill_locked(void)
 {
     vl_fair_each_account(here.queues, vl_slot_refill);
-    take_granted_locked();
+    take_any_granted_locked();
 }
 
 /* The waiter has entered its queue. */
@@ -169,7 +169,7 @@ int vl_waiters_take_or_queue_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket
     }
     note_own_locked(waiter);
     if (rv == APR_SUCCESS || APR_STATUS_IS_EINPROGRESS(rv))
-        take_granted_locked();
+        take_any_granted_locked();
     else if (!waiter->was_deferred)
         keep_if_counted_locked(waiter, rv);
     let_call_locked(waiter);
@@ -351,7 +351,7 @@ static void wait_for_signal_locked(pthread_cond_t *wakeup, apr_int64_t until_us)
     until.tv_sec = (time_t)(check_us / APR_USEC_PER_SEC);
     until.tv_nsec = (long)(check_us % APR_USEC_PER_SEC) * 1000;
     if (pthread_cond_timedwait(wakeup, &here.lock, &until))
-        take_granted_locked();
+        take_any_granted_locked();
 }
 
 int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint32_t key, int stream,
@@ -384,7 +384,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint
     vl_slot_count_in_mpm(here.shm, account, 1, 1);
     if (grant->given_back) {
         vl_waiters_put_back_locked(&tw.waiter);
-        take_granted_locked();
+        take_any_granted_locked();
     }
     else {
         vl_waiters_take_or_queue_locked(&tw.waiter, NULL);
@@ -398,7 +398,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, apr_uint
     if (!tw.done)
         refuse_locked(&tw.waiter, VL_REASON_TIMEOUT);
     /* A grant may have arrived too late. This releases it. */
-    take_granted_locked();
+    take_any_granted_locked();
     pool->total--;
     pool->by_account[account]--;
     vl_waiters_unlock();

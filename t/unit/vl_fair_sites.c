@@ -33,7 +33,7 @@ static void set_limits(apr_uint32_t account, apr_uint32_t weight, apr_uint32_t c
 {
     vl_limits_t limits = { VL_MODE_ON, weight, concurrency, 0, cpu };
 
-    vl_fair_limit(&q, account, &limits);
+    vl_fair_set_limits(&q, account, &limits);
 }
 
 static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weights)

@@ -81,7 +81,7 @@ static vl_reason_e refused(vl_mode_e mode, apr_uint32_t concurrency, apr_uint32_
 
     for (i = 0; i < running; i++)
         vl_slot_enter(shm, a, &adm);
-    vl_fair_limit(&shm->queue, a, &limits);
+    vl_fair_set_limits(&shm->queue, a, &limits);
     if (vl_slot_enter(shm, a, &adm) != APR_SUCCESS
         || adm.entered != (mode == VL_MODE_DRYRUN || !adm.refused)
         || metrics(shm, a).would_refuse != (mode == VL_MODE_DRYRUN && adm.refused)
