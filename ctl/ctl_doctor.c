@@ -143,8 +143,7 @@ static void check_cgroup(doctor_t *doctor)
 static void check_descriptors(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
-    json_int_t queue = 0, children = status->children > 0 ? status->children : 1;
-    json_int_t files = doctor->facts->files, needed;
+    json_int_t files = doctor->facts->files, needed, queue = 0;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
@@ -154,7 +153,7 @@ static void check_descriptors(doctor_t *doctor)
     /* Three descriptors for each group of a vhost, of which there may be four, two for each
      * request in the longest queue, five for each thread of a child process, and the logs. */
     needed = (json_int_t)ceil((double)status->nvhosts * 12 + (double)queue * 2
-                              + (double)status->workers / (double)children * 5
+                              + (double)status->threads * 5
                               + (double)doctor->facts->logs + 200);
     if (files == CTL_FILES_UNKNOWN)
         return;

@@ -27,8 +27,8 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
     X(fleet_cpu_permille) X(database_waits) X(database_now_permille)
 
 /* Numbers of the server. */
-#define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
-    X(slots_auto) X(processors)
+#define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(threads) \
+    X(slots) X(slots_auto) X(processors)
 
 /* A site: a vhost, or all vhosts of a VhostLimitGroup. */
 typedef struct ctl_vhost_t {

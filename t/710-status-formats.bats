@@ -28,7 +28,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","slots_auto","started_us","state","unenforced","uptime_s","vhosts","workers"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","slots_auto","started_us","state","threads","unenforced","uptime_s","vhosts","workers"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
   is "$(answer_body | jq -c '.sampler | keys')" '["processes","round_us","state","unfound","unread"]'
   is "$(answer_body | jq -r '.schema')" 1

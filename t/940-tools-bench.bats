@@ -95,7 +95,7 @@ admitted_by_weight() {
     | select(all(.[][]; .waiting > 100)) | map(map(.requests)) | transpose | map(.[0] - .[1])]
     | transpose | map(add)' out/result.json >let-in
   cat let-in
-  jq -e 'add >= 60 and .[0] * 2 > .[2] * 3' let-in
+  jq -e 'add >= 60 and .[0] * 5 > .[2] * 6' let-in
 }
 
 @test "later loads begin on time, -k keeps connections alive, and the status page is sampled" {

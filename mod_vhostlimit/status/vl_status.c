@@ -48,6 +48,7 @@ const vl_column_t vl_status_page_columns[] = {
     { "uptime_s", VL_GAUGE, NULL, NULL, PAGE(uptime_s) },
     { "children", VL_GAUGE, "children", "child processes", PAGE(children) },
     { "workers", VL_GAUGE, NULL, NULL, PAGE(workers) },
+    { "threads", VL_GAUGE, NULL, NULL, PAGE(threads) },
     { "slots", VL_GAUGE, "slots",
       "number of slots: most running requests that want a processor", PAGE(slots) },
     { "slots_auto", VL_GAUGE, NULL, NULL, PAGE(slots_auto) },
@@ -443,7 +444,8 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->children = vl_shm_child_count(segment);
     ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    page->workers = (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
+    page->threads = threads > 0 ? (apr_uint64_t)threads : 1;
+    page->workers = (apr_uint64_t)daemons * page->threads;
     page->slots = vl_shm_facts(segment).slots;
     page->slots_auto = (apr_uint64_t)vl_shm_facts(segment).is_auto;
     page->processors = vl_shm_facts(segment).processors;

@@ -101,8 +101,8 @@ typedef struct vl_page_t {
     vl_row_t *rows;                 /* the sites, then the busiest hosts */
     int nrows;
     const char *module, *mpm, *fleet;
-    apr_uint64_t schema, now_us, started_us, uptime_s, children, workers, slots, slots_auto,
-                 processors, sites, unenforced, fleet_held, fleet_lapsed;
+    apr_uint64_t schema, now_us, started_us, uptime_s, children, workers, threads, slots,
+                 slots_auto, processors, sites, unenforced, fleet_held, fleet_lapsed;
     apr_int64_t held_us;            /* time that the segment lock was held for the rows */
     apr_uint64_t configured_us, children_lost, requests_lost;   /* valid in the parent */
     struct { const char *backend, *path, *reason, *outside; } cgroup;

@@ -20,7 +20,7 @@ static char new_kernel[] = "6.1.0-13-amd64", old_kernel[] = "4.4.0-1",
 static void begin(void)
 {
     static const ctl_status_t good = {
-        .module = "mod_vhostlimit/1", .mpm = "event", .children = 2, .workers = 50,
+        .module = "mod_vhostlimit/1", .mpm = "event", .children = 2, .workers = 50, .threads = 25,
         .slots = 16, .processors = 2, .vhosts = &vhost, .nvhosts = 1,
         .cgroup = { "v2", "/vhostlimit", "", "" },
         .state = { "dormant", "slots", 60, 2 }, .sampler = { "runs", "", 1250, 3, 0 }

@@ -108,7 +108,7 @@ static void causes(void)
     ok(says("most", "The last 3.1 slots are kept for sites that hold few."),
        "a fifth of automatic slots");
     vhosts[1].runnable_permille = 11700;
-    ok(says("", "Nothing limits the site"), "more than a fifth is free");
+    ok(says("threads", "No limit keeps"), "more than a fifth is free");
     status.slots = 10;
     vhosts[1].runnable_permille = 9000;
     vhosts[1].cpu_now_permille = 1900;
@@ -139,8 +139,8 @@ static void no_cause(void)
     ok(says("", "No request is running or queued now."), "an idle site");
     ok(says("", "a new request starts at once"), "an idle site is not limited");
     begin(1, 1, 0);
-    ok(says("", "1 request is running and 1 is queued now."), "one request each");
-    ok(says("", "as soon as a child process has a free thread"), "a grant on its way");
+    ok(says("threads", "1 request is running and 1 is queued now."), "one request each");
+    ok(says("threads", "as soon as a child process has a free thread"), "a grant on its way");
     begin(3, 0, 0);
     ok(says("", "3 requests are running and none is queued now."), "three requests");
     ok(says("", "none of its requests has ended yet"), "a slow site whose requests do not end");
@@ -219,11 +219,11 @@ static void inside(void)
     ok(says("concurrency class", "The class bots (weight 7) has used 80 % of the CPU time"),
        "or most of the CPU time");
     vhosts[0].limits[CTL_CONCURRENCY] = 0;
-    ok(says("class", "Nothing limits the site"), "a class by itself limits nothing");
+    ok(says("threads class", "No limit keeps"), "a class by itself limits nothing");
     json_object_set_new(clients, "waiting", json_integer(3));
     json_object_set_new(clients, "most", json_pack("{s:n, s:i}", "address", "waiting", 3));
     json_object_set_new(clients, "contended", json_false());
-    ok(says("", ""), "three waiting requests are no queue");
+    ok(says("threads", ""), "three waiting requests are no queue");
     json_decref(clients);
     clients = NULL;
 }
@@ -280,23 +280,23 @@ static void history(void)
     vhosts[0].limited_s = 7;
     ok(says("", "limited for 7 s. It is no longer limited when"), "limited and idle");
     vhosts[0].waiting = 1;
-    ok(says("", "The site has been limited for 7 s."), "limited and queued");
+    ok(says("threads", "The site has been limited for 7 s."), "limited and queued");
     vhosts[0].queued = 4;
     vhosts[0].requests = 9;
     vhosts[0].wait_p99_us = 12345;
-    ok(says("", "4 of 9 admitted requests had to wait; 99 % of the waits took at most "
+    ok(says("threads", "4 of 9 admitted requests had to wait; 99 % of the waits took at most "
             "12.3 ms."), "waits");
     vhosts[0].late = 1;
-    ok(says("", "Since the start, 1 request had waited for so long that other clients had gone "
+    ok(says("threads", "Since the start, 1 request had waited for so long that other clients had gone "
             "by then; newer requests went first."), "late requests");
     vhosts[0].refused = 3;
     vhosts[0].refused_queue = 1;
     vhosts[0].refused_timeout = 2;
-    ok(says("", "3 requests were refused: 1 because the queue was full, 2 because of the "
+    ok(says("threads", "3 requests were refused: 1 because the queue was full, 2 because of the "
             "queue's timeout."), "refusals by reason");
     vhosts[0].limits[CTL_WEIGHT] = 300;
     vhosts[0].configured[CTL_WEIGHT] = 100;
-    ok(says("", "The limit weight is 300 and not 100 as configured"), "a changed limit");
+    ok(says("threads", "The limit weight is 300 and not 100 as configured"), "a changed limit");
 }
 
 int main(void)
