@@ -490,8 +490,8 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
 {
     const share_t *share = vl_backends_table_count(b, backend, account);
     apr_uint32_t own, users, programs, runs = 0;
-    vl_wait_for_e waits_for = VL_WAIT_NOTHING;
-    int i;
+    vl_wait_for_e waits_for = VL_WAIT_NOTHING, found;
+    int i, calls;
 
     sample_process(b, process);
     own = !is_one ? part_of_all(b, backend) : process->runs ? 1000 : 0;
@@ -503,9 +503,13 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
         users = users_of(b, share);
         runs = runs < users ? runs * 1000 / users : 1000;
     }
-    for (i = 0; !waits_for_any(process) && i < process->waits.n && waits_for == VL_WAIT_NOTHING; i++)
-        waits_for = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1,
-                         &runs);
+    /* It may wait for several calls at once. */
+    for (i = calls = 0; !waits_for_any(process) && i < process->waits.n
+         && (waits_for == VL_WAIT_NOTHING || b->calls > calls); i++) {
+        calls = b->calls;
+        found = look(b, process->backend, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs);
+        waits_for = found != VL_WAIT_NOTHING ? found : waits_for;
+    }
     if (!runs && waits_for == VL_WAIT_NOTHING) {
         note_calls_of_programs(b, account, process);
         programs = (apr_uint32_t)running_programs(process->backend, process);

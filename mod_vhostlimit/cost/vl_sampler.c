@@ -42,6 +42,10 @@
 #define CALLS_REST 100
 #define HELD_CALLS_REST 20
 #define CALLS_MOST 1024
+/* An account whose requests are called by others' is looked at after these for so long, and so many calls
+ * deep. */
+#define CALLED_US (10 * APR_USEC_PER_SEC)
+#define CALLS_DEPTH 3
 /* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
  * without paused requests it sleeps without an end then. */
 #define IDLE_US (1 * APR_USEC_PER_SEC)
@@ -67,6 +71,7 @@ typedef struct account_t {
     apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
     apr_uint32_t queues;            /* ... the part of it that is_queued requests have */
     apr_uint32_t asleep, idle;
+    apr_uint32_t calls;             /* calls of callers that were not looked at */
     apr_uint32_t databases;         /* of the looks: found it waiting for a database */
     apr_uint32_t duty, queued;      /* averages ... */
     apr_uint32_t known;             /* ... of this many looks */
@@ -75,12 +80,14 @@ typedef struct account_t {
     apr_uint32_t cpu;               /* average part of a processor that each request has, permille, ... */
     apr_uint32_t all_cpu;           /* ... and that all of them have */
     apr_int64_t less_us;            /* since when they have far less than they want; 0: they have not */
+    apr_int64_t called_us;          /* when a request of another account last called it */
 } account_t;
 
 typedef struct entry_t {
     apr_uint32_t child, i;
     pid_t pid;
     task_t task;
+    int is_due;                     /* it has not been sampled in this round */
 } entry_t;
 
 typedef struct sampler_t {
@@ -140,7 +147,7 @@ static account_t *account_of(sampler_t *s, apr_uint32_t number)
     if (account->round != s->round) {
         account->round = s->round;
         account->tasks = account->looks = account->runs = account->asleep = account->idle = 0;
-        account->databases = account->queues = 0;
+        account->databases = account->queues = account->calls = 0;
         s->active[s->n_active++] = number;
     }
     return account;
@@ -172,6 +179,7 @@ static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, cons
     entry->i = i;
     entry->pid = pid;
     entry->task = *task;
+    entry->is_due = !task->paused;
     s->n_paused += (apr_uint32_t)(task->paused != 0);
     seen = seen_of(s, entry);
     if (seen->serial != task->serial || seen->round + 1 != s->round) {
@@ -473,11 +481,69 @@ static void note_call(void *data, apr_uint32_t key, const vl_ip_t *apart, apr_ui
     s->new_calls |= vl_duty_note_call(s->shm, key, account);
 }
 
+/* Samples the entries that are due: those of accounts that other ones have called lately (is_called), or the
+ * other ones; of the called ones, those whose caller is known, or the rest. One of so many callers was looked
+ * at, so that all of the known calls are looked at, and some of the rest are calls too. Returns how many
+ * there were. */
+static apr_uint32_t sample_due(sampler_t *s, int is_called, int is_known)
+{
+    apr_uint32_t i, n = 0;
+
+    for (i = 0; i < s->n_entries; i++) {
+        entry_t *entry = &s->entries[i];
+        account_t *account = &s->accounts[entry->task.account];
+        int looks = (s->first + i) % s->stride == 0;
+        apr_uint32_t key;
+
+        if (!entry->is_due || is_called != (account->called_us && s->now_us - account->called_us < CALLED_US))
+            continue;
+        if (is_called) {
+            key = key_of(s, entry, seen_of(s, entry));
+            if (is_known != (caller_of(s, key) != VL_NO_ACCOUNT))
+                continue;
+            account = account_of(s, entry->task.account);
+            if (is_known) {
+                looks = 1;
+                account->calls += s->stride - 1;
+            }
+            else if (key && account->calls) {
+                looks = 0;
+                account->calls--;
+            }
+        }
+        entry->is_due = 0;
+        sample(s, entry, looks);
+        n++;
+    }
+    vl_backends_calls(s->backends, note_call, s);
+    return n;
+}
+
+/* Samples all entries, callers before the requests that they wait for: many calls are seen in one round only, and
+ * what is looked at then is charged to the caller. A called request may call in turn. */
+static void sample_all(sampler_t *s)
+{
+    apr_uint32_t i;
+    int depth;
+
+    s->new_calls = 0;
+    (void)sample_due(s, 0, 0);
+    for (depth = 0; depth < CALLS_DEPTH && sample_due(s, 1, 1); depth++)
+        ;
+    (void)sample_due(s, 1, 0);
+    for (i = 0; i < s->n_entries && s->n_calls; i++) {
+        const entry_t *entry = &s->entries[i];
+        apr_uint32_t caller = caller_of(s, key_of(s, entry, seen_of(s, entry)));
+
+        if (caller != VL_NO_ACCOUNT && caller != entry->task.account)
+            s->accounts[entry->task.account].called_us = s->now_us;
+    }
+}
+
 static void publish_calls(sampler_t *s)
 {
     int i;
 
-    s->new_calls = 0;
     vl_backends_calls(s->backends, note_call, s);
     for (i = 0; i < s->n_calls; i++) {
         if (s->now_us - s->calls[i].seen_us < CALL_US)
@@ -539,7 +605,6 @@ static void look_at_paused(sampler_t *s)
 static void take_round(sampler_t *s)
 {
     vl_sampler_state_t *state = vl_duty_sampler(s->shm);
-    apr_uint32_t i, n;
 
     s->round++;
     s->now_us = vl_clock_us();
@@ -549,10 +614,7 @@ static void take_round(sampler_t *s)
     s->stride = 1 + (s->n_entries - s->n_paused) / LOOKS_MOST;
     vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
     s->first++;
-    for (i = 0, n = s->first; i < s->n_entries; i++) {
-        if (!s->entries[i].task.paused)
-            sample(s, &s->entries[i], n++ % s->stride == 0);
-    }
+    sample_all(s);
     look_at_paused(s);
     publish(s);
     publish_calls(s);
