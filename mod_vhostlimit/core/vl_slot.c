@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_duty.h"
 #include "core/vl_segment.h"
 
 /* Connections with a lease may run this many times as many requests as there are slots of `auto`.
@@ -1047,6 +1048,18 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
     vl_slot_dispatch_and_unlock(shm);
 }
 
+void vl_slot_found_caller(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t call)
+{
+    if (!call || call == VL_CALL_OF_UNKNOWN || call == ticket->account + 1 || ticket->caller)
+        return;
+    ticket->caller = call;
+    if (!ticket->charged || vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    vl_fair_charge(&shm->queue, ticket->account, -(apr_int64_t)ticket->charged);
+    ticket->charged = 0;
+    vl_segment_unlock(shm);
+}
+
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 {
     apr_uint32_t caller = ticket->caller;
@@ -1054,8 +1067,8 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     take_slot_locked(shm, ticket->account, ticket->stream, ticket);
-    ticket->caller = caller;
     vl_segment_unlock(shm);
+    vl_slot_found_caller(shm, ticket, caller);
 }
 
 /* --- threads without a slot ------------------------------------------------ */

@@ -249,6 +249,9 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
 /* Takes a slot again for a request that was paused, even above the number of slots and the
  * account's own limits. */
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
+/* Notes the account whose request waits for this one and pays for it. call: an answer of vl_duty_call(). What
+ * the ticket's account was charged in advance is given back: its other requests would wait for it. */
+void vl_slot_found_caller(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t call);
 
 /* --- threads without a slot -------------------------------------------------
  * A running request has a slot and a thread. Other threads are occupied without a slot: the

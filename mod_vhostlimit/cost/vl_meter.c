@@ -53,11 +53,8 @@ static apr_uint32_t take_task_locked(void)
  * sampler may find that out late. */
 static void find_caller_locked(vl_meter_t *meter)
 {
-    apr_uint32_t call = meter->key && !meter->ticket->caller
-                        ? vl_duty_call(meters.shm, meter->key) : 0;
-
-    if (call && call != VL_CALL_OF_UNKNOWN && call != meter->ticket->account + 1)
-        meter->ticket->caller = call;
+    if (meter->key && !meter->ticket->caller)
+        vl_slot_found_caller(meters.shm, meter->ticket, vl_duty_call(meters.shm, meter->key));
 }
 
 task_t *vl_meter_take_task(void)
