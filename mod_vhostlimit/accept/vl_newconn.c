@@ -452,7 +452,7 @@ static void request_slot_locked(vl_newconn_t *newconn, const vl_conf_t *conf,
     newconn->was_queued = 1;
     move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
     if ((found->acme
-         && vl_slot_ask(vl_child.shm, found->account, VL_ASK_CALL, 0, &newconn->grant.ticket) == APR_SUCCESS)
+         && vl_slot_ask_call(vl_child.shm, found->account, VL_CALL_OF_UNKNOWN, 0, &newconn->grant.ticket) == APR_SUCCESS)
         || vl_waiters_take_or_queue_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = found->client;

@@ -293,8 +293,7 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
     set_taken_locked(shm, item->number);
     vl_slot_hold_locked(shm, from, account, 0, -1);
     /* The child process counts the request as any other. */
-    shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;
-    shm->head->calls -= (apr_uint32_t)item->grant.ticket.call;
+    vl_slot_hold_call_locked(shm, from, &item->grant.ticket, -1);
     item->grant.ticket.call = 0;
     item->grant.ticket.caller = 0;
 }

@@ -76,6 +76,7 @@ typedef struct vl_fair_account_t {
     apr_uint32_t awake;         /* part of their time in which they were seen to want a processor, permille */
     apr_uint32_t duty;          /* permille; 0: unknown, that of the head holds */
     apr_uint32_t load;          /* permille of a slot that its running requests hold */
+    apr_uint32_t called;        /* running: requests of other accounts wait for these */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
     apr_uint32_t weight_milli;  /* of the part or the limits */
     apr_uint32_t active_milli;  /* the same while it is active; 0: it is not */

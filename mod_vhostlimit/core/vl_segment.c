@@ -52,6 +52,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         child->running += cell->running;
         child->occupied += cell->occupied;
         child->streams += cell->streams;
+        q->accounts[a].called += cell->called;
         shm->accounts[a].occupied += cell->occupied;
         shm->accounts[a].deferred += cell->deferred;
     }
@@ -83,7 +84,7 @@ static void sum_up_locked(vl_shm_t *shm)
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
         q->accounts[a].running = q->accounts[a].waiting = q->accounts[a].fair.place = 0;
-        q->accounts[a].active_milli = q->accounts[a].load = 0;
+        q->accounts[a].active_milli = q->accounts[a].load = q->accounts[a].called = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {

@@ -21,7 +21,7 @@
  * Invariants, which t/unit/validate.h checks:
  *  - running of an account is the sum of its cells and its tickets in the rings; waiting is the
  *    sum of its cells;
- *  - deferred and occupied of an account, and occupied and streams of a child, are sums of
+ *  - deferred, called and occupied of an account, and occupied and streams of a child, are sums of
  *    cells;
  *  - running of a child is the sum of its cells and the length of its ring;
  *  - head.asking is the number of children with asks set; the acceptor, if there is one, is
@@ -102,6 +102,7 @@ typedef struct cell_t {
                                      * atomic, written only by the child */
     apr_uint32_t occupied;          /* threads used without a slot (vl_slot.h) */
     apr_uint32_t streams;           /* slots held that use no thread of the MPM */
+    apr_uint32_t called;            /* slots held for calls of other accounts */
     vl_first_t first;               /* the first waiter */
 } cell_t;
 

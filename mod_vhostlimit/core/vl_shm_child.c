@@ -70,6 +70,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         left += cell->running + cell->waiting + cell->deferred;
         shm->accounts[a].deferred -= cell->deferred;
         shm->accounts[a].occupied -= cell->occupied;
+        shm->queue.accounts[a].called -= cell->called;
         memset(cell, 0, sizeof(*cell));
     }
     if (dead->threads == 1)

@@ -111,7 +111,7 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
 {
     const vl_queue_head_t *head = q->head;
     const vl_fair_account_t *f = &q->accounts[account];
-    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s->duty;
+    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, then = (apr_uint64_t)f->load + s->duty, called;
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
     /* A number that is set counts requests. Only what does not ask here runs beyond it. */
@@ -122,6 +122,11 @@ static int may_take_slot(const vl_queue_t *q, apr_uint32_t account, const vl_sta
         return 1;
     /* This account is due, and its requests that run are too few to use its share. */
     if (is_first > 0 && is_owed(q, f, s))
+        return 1;
+    /* This account is due. Calls of other accounts run here beyond the slots, and leave its own requests its
+     * weight's part of them. */
+    called = (apr_uint64_t)f->called * s->duty;
+    if (is_first > 0 && f->called && (then > called ? then - called : 0) * head->active_milli <= slots * f->active_milli)
         return 1;
     /* The last fifth is for an account that holds none and is due: it would wait for the end of a
      * request otherwise, however little it asks for. One that is not first leaves it free too. Otherwise
@@ -566,6 +571,20 @@ void vl_slot_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, in
     child->streams += (apr_uint32_t)(by * stream);
 }
 
+static void hold_called_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
+{
+    shm->cells[c][account].called += (apr_uint32_t)by;
+    shm->queue.accounts[account].called += (apr_uint32_t)by;
+}
+
+void vl_slot_hold_call_locked(vl_shm_t *shm, apr_uint32_t c, const vl_ticket_t *ticket, int by)
+{
+    shm->children[c].calls += (apr_uint32_t)(by * ticket->call);
+    shm->head->calls += (apr_uint32_t)(by * ticket->call);
+    if (ticket->caller)
+        hold_called_locked(shm, c, ticket->account, by);
+}
+
 void vl_slot_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
 {
     shm->cells[c][account].occupied += (apr_uint32_t)by;
@@ -587,8 +606,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     vl_slot_hold_locked(shm, shm->self, ticket->account, ticket->stream, -1);
-    shm->children[shm->self].calls -= ticket->call;
-    shm->head->calls -= ticket->call;
+    vl_slot_hold_call_locked(shm, shm->self, ticket, -1);
     shm->children[shm->self].ended++;
 }
 
@@ -856,12 +874,26 @@ apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int 
         return APR_EAGAIN;
     }
     take_slot_locked(shm, account, stream, ret_ticket);
-    if (ask == VL_ASK_CALL) {
-        ret_ticket->call = 1;
-        shm->children[shm->self].calls++;
-        shm->head->calls++;
-    }
     vl_segment_unlock(shm);
+    return APR_SUCCESS;
+}
+
+apr_status_t vl_slot_ask_call(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t call, int stream,
+                              vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (vl_slot_admit(shm, account, VL_ASK_CALL) != VL_ADMITTED) {
+        vl_segment_unlock(shm);
+        return APR_EAGAIN;
+    }
+    take_slot_locked(shm, account, stream, ret_ticket);
+    ret_ticket->call = 1;
+    vl_slot_hold_call_locked(shm, shm->self, ret_ticket, 1);
+    vl_segment_unlock(shm);
+    vl_slot_found_caller(shm, ret_ticket, call);
     return APR_SUCCESS;
 }
 
@@ -1052,9 +1084,10 @@ void vl_slot_found_caller(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t call)
 {
     if (!call || call == VL_CALL_OF_UNKNOWN || call == ticket->account + 1 || ticket->caller)
         return;
-    ticket->caller = call;
-    if (!ticket->charged || vl_segment_lock_child(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
+    ticket->caller = call;
+    hold_called_locked(shm, shm->self, ticket->account, 1);
     vl_fair_charge(&shm->queue, ticket->account, -(apr_int64_t)ticket->charged);
     ticket->charged = 0;
     vl_segment_unlock(shm);

@@ -157,12 +157,17 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 /* Counts one slot more (by 1) or less (-1) that child c holds for the account. stream: of a stream,
  * which uses no thread of the MPM. Requires the segment lock. */
 void vl_slot_hold_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream, int by);
+/* The same for what a ticket says of calls. */
+void vl_slot_hold_call_locked(vl_shm_t *shm, apr_uint32_t c, const vl_ticket_t *ticket, int by);
 /* The same for a thread that is occupied without a slot. */
 void vl_slot_occupy_locked(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by);
 /* Takes a slot at once if vl_slot_admit() says so, otherwise returns APR_EAGAIN. stream 1: the request
  * takes no thread of the MPM: it runs on one of mod_http2, or its connection's is counted
  * already. */
 apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int stream,
+                              vl_ticket_t *ret_ticket);
+/* The same for a request that a running one waits for. call: the answer of vl_duty_call(), the caller. */
+apr_status_t vl_slot_ask_call(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t call, int stream,
                               vl_ticket_t *ret_ticket);
 
 /* Result of vl_slot_enter(). */

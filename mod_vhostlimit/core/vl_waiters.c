@@ -133,10 +133,8 @@ static void let_call_locked(vl_waiter_t *waiter)
     apr_uint32_t call = waiter->key && waiter->client_queue ? vl_duty_call(here.shm, waiter->key) : 0;
     vl_ticket_t ticket;
 
-    if (!call
-        || vl_slot_ask(here.shm, waiter->account, VL_ASK_CALL, 0, &ticket) != APR_SUCCESS)
+    if (!call || vl_slot_ask_call(here.shm, waiter->account, call, 0, &ticket) != APR_SUCCESS)
         return;
-    vl_slot_found_caller(here.shm, &ticket, call);
     vl_waiters_remove_locked(waiter);
     ticket.client = waiter->client;
     waiter->done(waiter, &ticket, VL_REASON_NONE);

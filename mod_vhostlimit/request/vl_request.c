@@ -335,12 +335,9 @@ static apr_uint32_t own_key(const req_t *req)
 static apr_status_t ask_call(const req_t *req, vl_grant_t *grant)
 {
     apr_uint32_t key = own_key(req), call = key ? vl_duty_call(vl_child.shm, key) : 0;
-    apr_status_t rv = call ? vl_slot_ask(vl_child.shm, req->account, VL_ASK_CALL, req->conn->master != NULL,
-                                         &grant->ticket) : APR_EAGAIN;
 
-    if (rv == APR_SUCCESS)
-        vl_slot_found_caller(vl_child.shm, &grant->ticket, call);
-    return rv;
+    return call ? vl_slot_ask_call(vl_child.shm, req->account, call, req->conn->master != NULL, &grant->ticket)
+                : APR_EAGAIN;
 }
 
 /* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many

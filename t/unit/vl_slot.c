@@ -2,6 +2,7 @@
 /* Slots as one process uses them; other children exist only as columns in the segment.
  * Several processes: vl_slot_children.c. */
 #include "segment.h"
+#include "core/vl_duty.h"
 #include "core/vl_slot.h"
 
 /* A segment with one child, this process. */
@@ -605,14 +606,14 @@ static void calls_go_ahead_of_their_callers(void)
     vl_ticket_t held[8], call[9];
     int i, n;
 
-    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) != APR_SUCCESS, "no request runs that could have called");
+    ok(vl_slot_ask_call(shm, a, VL_CALL_OF_UNKNOWN, 0, &call[0]) != APR_SUCCESS, "no request runs that could have called");
     waits(shm, a, 10);
     ok(take_all(shm, held) == 2, "two run, all that may");
-    for (n = 0; n < 9 && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[n]) == APR_SUCCESS; n++)
+    for (n = 0; n < 9 && vl_slot_ask_call(shm, a, VL_CALL_OF_UNKNOWN, 0, &call[n]) == APR_SUCCESS; n++)
         continue;
     ok(n == 8, "four calls of each run above slots and concurrency, one for the other");
     end(shm, &call[0], 10);
-    ok(vl_slot_ask(shm, a, VL_ASK_CALL, 0, &call[0]) == APR_SUCCESS, "until one has ended");
+    ok(vl_slot_ask_call(shm, a, VL_CALL_OF_UNKNOWN, 0, &call[0]) == APR_SUCCESS, "until one has ended");
     for (i = 0; i < n; i++)
         vl_slot_end(shm, &call[i], NULL);
     ok(!shm->head->calls && valid(shm), "calls that were not used end too");

@@ -3,6 +3,7 @@
  * (segment.h). Elsewhere they are forked. */
 #include "segment.h"
 #include "core/vl_fair.h"
+#include "core/vl_duty.h"
 #include "core/vl_slot.h"
 
 #define CHILDREN 48
@@ -397,7 +398,7 @@ static void dead_children_leave_nothing(void)
     vl_ticket_t held[2], call;
 
     enter(&one, a, &held[0]);
-    vl_slot_ask(&one, a, VL_ASK_CALL, 0, &call);
+    vl_slot_ask_call(&one, a, VL_CALL_OF_UNKNOWN, 0, &call);
     queue_one(&one, a, vl_clock_us());
     queue_one(&one, a, vl_clock_us());
     queue_one(&one, b, vl_clock_us());
@@ -505,7 +506,7 @@ static void stress(vl_shm_t *shm)
             n += n < 8 && (rand() % 2 ? vl_slot_ask(shm, a, VL_ASK_NEW, 0, &held[n])
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
-            n += n < 60 && vl_slot_ask(shm, a, VL_ASK_CALL, 0, &held[n]) == APR_SUCCESS;
+            n += n < 60 && vl_slot_ask_call(shm, a, VL_CALL_OF_UNKNOWN, 0, &held[n]) == APR_SUCCESS;
             vl_shm_child_pause(shm, rand() % 8 == 0);
             break;
         }
