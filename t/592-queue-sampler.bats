@@ -347,6 +347,34 @@ proxies_to_itself() { # <number of threads> <ab option> <line>...
   is "$(status_of b requests)" 8 "requests counted for b"
 }
 
+# Most of them end between two rounds.
+@test "short calls of another site are charged to the caller, also two at once" {
+  requires ab
+  stay_engaged
+  start_with_pools a b
+  cat >"$HTTPD_ROOT/htdocs/a/two.php" <<'END'
+<?php
+foreach ([0, 1] as $i) {
+  $call[$i] = fsockopen('127.0.0.1', $_SERVER['SERVER_PORT']);
+  fwrite($call[$i], "GET /burn.php?ms=20 HTTP/1.0\r\nHost: b.test\r\n\r\n");
+}
+while ($call) {
+  $ready = $call;
+  stream_select($ready, $none, $none, 10);
+  foreach ($ready as $i => $one) if (fread($one, 1000) == '') unset($call[$i]);
+}
+END
+  local page a=0 b=0
+  for page in '/call.php?to=b&ms=30' /two.php; do
+    timeout $((30 * SLOWER)) ab -q -r -l -n 100000 -t 4 -c 8 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)$page" >"$HTTPD_ROOT/ab" || :
+    time_passes 1000
+    a=$(($(backend_ms a) - a)) b=$(($(backend_ms b) - b))
+    echo "# $page: charged to a $a ms, to b $b ms" >&3
+    at_least "$a" $((2 * b)) "ms charged to the caller"
+    a=$(backend_ms a) b=$(backend_ms b)
+  done
+}
+
 @test "while calls to the same server are queued, a round of the sampler rests a hundred times its length" {
   requires ab
   stay_engaged

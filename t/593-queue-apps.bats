@@ -297,6 +297,20 @@ END
   compare 'gunicorn, Unix socket, both sites' '/unix?ms=20' '/unix?ms=0&sleep=50'
 }
 
+@test "gunicorn: a socket of the same relative name for each site" {
+  requires gunicorn
+  local name
+  start_in_group -l proxy -l proxy_http -v "a ProxyPass /app unix:$HTTPD_ROOT/app/a/app.sock|http://localhost" \
+    -v "b ProxyPass /app unix:$HTTPD_ROOT/app/b/app.sock|http://localhost"
+  for name in a b; do
+    chmod 777 "$HTTPD_ROOT/app/$name"
+    run_app "$name" "$HTTPD_ROOT/app/$name/app.sock" sh -c "cd $HTTPD_ROOT/app/$name && exec gunicorn --workers 2 --bind unix:app.sock burn"
+  done
+  compare 'gunicorn, relative names' '/app?ms=20' '/app?ms=0&sleep=50'
+  is "$(status_json | jq -c '[.vhosts[] | select(.backends != []) | [.name, .backends[0].address]]')" \
+    "[[\"a.test\",\"$HTTPD_ROOT/app/a/app.sock\"],[\"b.test\",\"$HTTPD_ROOT/app/b/app.sock\"]]"
+}
+
 # Tomcat, with a page that computes and sleeps.
 run_tomcat() { # <port for AJP>
   local base=$HTTPD_ROOT/app/run/tomcat home

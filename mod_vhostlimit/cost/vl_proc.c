@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/rtnetlink.h>
@@ -516,6 +517,20 @@ apr_uint64_t vl_proc_listener(const vl_peer_t *peer)
     return found;
 }
 
+/* A name that is relative to the folder in which the server was started ("app.sock") becomes a path. pid: the
+ * process that listened first. */
+static void add_folder(pid_t pid, char *name, size_t size)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 128];
+    size_t length;
+
+    if (pid <= 0 || !vl_proc_folder(pid, folder, sizeof(folder)))
+        return;
+    /* The end tells two of them apart if it is too long. */
+    length = (size_t)apr_snprintf(path, sizeof(path), "%s/%s", folder, name);
+    apr_cpystrn(name, path + (length < size ? 0 : length - size + 1), size);
+}
+
 void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
 {
     vl_peer_t other;
@@ -540,6 +555,8 @@ void vl_proc_name(pid_t pid, int fd, vl_peer_t *peer)
             *path = '@';
         apr_cpystrn(peer->name, path, sizeof(peer->name));
     }
+    if (peer->name[0] && peer->name[0] != '/' && peer->name[0] != '@')
+        add_folder(socket.client.pid, peer->name, sizeof(peer->name));
     /* Each container may have a socket with this path. */
     length = strlen(peer->name);
     net = length && socket.client.pid > 0 ? vl_proc_net(socket.client.pid) : 0;
