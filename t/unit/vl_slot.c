@@ -619,6 +619,30 @@ static void calls_go_ahead_of_their_callers(void)
     ok(!shm->head->calls && valid(shm), "calls that were not used end too");
 }
 
+static void calls_leave_the_called_site_its_part(void)
+{
+    vl_shm_t *shm = alone(8, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_fair_account_t *f = &shm->queue.accounts[b];
+    vl_ticket_t held[8], call[8], own[8];
+    int i;
+
+    shm->head->processors = 1;
+    shm->head->queue.by_duty = 1;
+    f->estimate_us = 5000;
+    waits(shm, a, 2);
+    (void)take_all(shm, held);
+    for (i = 0; i < 8; i++)
+        (void)vl_slot_ask_call(shm, b, 1 + a, 0, &call[i]);
+    ok(f->running == 8 && f->called == 8 && valid(shm), "two requests of another account call eight times");
+    ok(!call[7].charged && vl_ticket_payer(&call[7]) == a, "which pays, and nothing is charged here in advance");
+    waits(shm, b, 6);
+    ok(take_all(shm, own) == 4, "own requests get its half of the slots beside them");
+    for (i = 0; i < 8; i++)
+        end(shm, &call[i], 10);
+    ok(!f->called && valid(shm), "calls end");
+}
+
 /* The account with the least CPU time gets the slots, but for a fifth. */
 static void automatic_slots_go_by_cpu_time(void)
 {
@@ -714,6 +738,7 @@ int main(void)
     the_heaviest_account_does_not_hold_up_a_light_one();
     idle_requests_do_not_count_as_concurrency();
     calls_go_ahead_of_their_callers();
+    calls_leave_the_called_site_its_part();
     automatic_slots_go_by_cpu_time();
     leases_exceed_the_slots_of_auto_by_as_many_again();
     more_slots_are_used_at_once();

@@ -52,7 +52,7 @@ static void do_call(scene_t *s)
 {
     vl_ticket_t ticket;
 
-    vl_slot_ask_call(s->shm, 0, VL_CALL_OF_UNKNOWN, 0, &ticket);
+    vl_slot_ask_call(s->shm, 0, 2, 0, &ticket);
     end(s->shm, &ticket, 1);
 }
 
