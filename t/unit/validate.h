@@ -78,7 +78,7 @@ static inline const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_
 
 static inline const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
 {
-    apr_uint32_t c, i, running = 0, waiting = 0, occupied = 0, deferred = 0;
+    apr_uint32_t c, i, running = 0, waiting = 0, occupied = 0, deferred = 0, called = 0;
 
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
@@ -86,6 +86,7 @@ static inline const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t
         running += shm->cells[c][a].running;
         waiting += shm->cells[c][a].waiting;
         occupied += shm->cells[c][a].occupied;
+        called += shm->cells[c][a].called;
         deferred += shm->cells[c][a].deferred;
         for (i = 0; i < child->ring_len; i++)
             running += vl_segment_ticket(child, i)->account == a;
@@ -95,6 +96,8 @@ static inline const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t
         return "running and waiting are the sums of the cells and rings";
     if (occupied != shm->accounts[a].occupied)
         return "occupied is the sum of the cells";
+    if (called != shm->queue.accounts[a].called)
+        return "called is the sum of the cells";
     if (deferred != shm->accounts[a].deferred)
         return "deferred is the sum of the cells";
     return NULL;
