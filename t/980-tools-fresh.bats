@@ -73,7 +73,7 @@ END
   chmod +x "$BATS_TEST_TMPDIR/tools/check.sh"
   cd "$BATS_TEST_TMPDIR"
   try bash -c ". '$TOP/tools/matrix.sh'; set +e; cell_suite yes"
-  is "$output" 'event: 2 tests of 1 files, 1 skipped; worker: 2 tests of 1 files, 1 skipped, FAILED: t/a.bats; prefork: , 1 skipped, FAILED: '
+  is "$output" 'event: 2 tests of 1 files, 1 skipped; worker: 2 tests of 1 files, 1 skipped, FAILED: t/a.bats; prefork: 2 tests of 1 files, 1 skipped, FAILED: '
 }
 
 @test "without root fresh.sh and matrix.sh end with 77 and create nothing" {
