@@ -533,7 +533,8 @@ static void sample_all(sampler_t *s)
     (void)sample_due(s, 1, 0);
     for (i = 0; i < s->n_entries && s->n_calls; i++) {
         const entry_t *entry = &s->entries[i];
-        apr_uint32_t caller = caller_of(s, key_of(s, entry, seen_of(s, entry)));
+        apr_uint32_t key = entry->task.key ? entry->task.key : seen_of(s, entry)->key;
+        apr_uint32_t caller = caller_of(s, key);
 
         if (caller != VL_NO_ACCOUNT && caller != entry->task.account)
             s->accounts[entry->task.account].called_us = s->now_us;
