@@ -159,7 +159,7 @@ test_shares() {
   behind=$((120 - $(grep -c '/slow 200$' <(grep '^a.test ' "$work/access.log"))))
   wait
   [[ $(sort -u "$work/load.a" "$work/load.b") == 200 ]] || { echo "answers: $(sort "$work/load.a" "$work/load.b" | uniq -c)"; return 1; }
-  ((behind >= 20)) || { echo "b.test's 10 requests were answered when a.test had only $behind of 120 left"; return 1; }
+  ((behind >= 10)) || { echo "b.test's 10 requests were answered when a.test had only $behind of 120 left"; return 1; }
 }
 queued_at_least() { (($(cell "$1" waiting) >= $2)); } # <site> <number>
 
