@@ -282,7 +282,7 @@ static void say_cpu(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
 
-    if (explain->cpu_permille < vhost->limits[CTL_CPU] * 10 || !vhost->limits[CTL_CPU]) {
+    if (explain->cpu_permille != vhost->limits[CTL_CPU] * 10) {
         say(explain, "This server's part of the fleet's CPU limit is reached: the site uses %s %% of "
             "one CPU, its part is %s %%. Queued requests start as time passes. Next: " CTL_PROGRAM
             " fleet.", ctl_tenths(vhost->cpu_now_permille).text,

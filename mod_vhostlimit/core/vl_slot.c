@@ -878,6 +878,19 @@ apr_status_t vl_slot_ask(vl_shm_t *shm, apr_uint32_t account, vl_ask_e ask, int 
     return APR_SUCCESS;
 }
 
+static int is_other_caller(const vl_ticket_t *ticket, apr_uint32_t call)
+{
+    return call && call != VL_CALL_OF_UNKNOWN && call != ticket->account + 1 && !ticket->caller;
+}
+
+static void found_caller_locked(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t call)
+{
+    ticket->caller = call;
+    hold_called_locked(shm, shm->self, ticket->account, 1);
+    vl_fair_charge(&shm->queue, ticket->account, -(apr_int64_t)ticket->charged);
+    ticket->charged = 0;
+}
+
 apr_status_t vl_slot_ask_call(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t call, int stream,
                               vl_ticket_t *ret_ticket)
 {
@@ -892,8 +905,9 @@ apr_status_t vl_slot_ask_call(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t 
     take_slot_locked(shm, account, stream, ret_ticket);
     ret_ticket->call = 1;
     vl_slot_hold_call_locked(shm, shm->self, ret_ticket, 1);
+    if (is_other_caller(ret_ticket, call))
+        found_caller_locked(shm, ret_ticket, call);
     vl_segment_unlock(shm);
-    vl_slot_found_caller(shm, ret_ticket, call);
     return APR_SUCCESS;
 }
 
@@ -1082,14 +1096,9 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 
 void vl_slot_found_caller(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t call)
 {
-    if (!call || call == VL_CALL_OF_UNKNOWN || call == ticket->account + 1 || ticket->caller)
+    if (!is_other_caller(ticket, call) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return;
-    ticket->caller = call;
-    hold_called_locked(shm, shm->self, ticket->account, 1);
-    vl_fair_charge(&shm->queue, ticket->account, -(apr_int64_t)ticket->charged);
-    ticket->charged = 0;
+    found_caller_locked(shm, ticket, call);
     vl_segment_unlock(shm);
 }
 
