@@ -235,6 +235,31 @@ fill() { # <pool of a> <pool of b>
   wake_up one "${names[@]}"
 }
 
+# While it stands still, more requests than slots get into its backlog.
+@test "a shared pool that stood still is shared by CPU time again" {
+  requires ab
+  local name used_a used_b loads=()
+  taskset -cp "$(taskset -cp "$BASHPID" | sed 's/.*: //; s/[-,].*//')" "$BASHPID"
+  POOL=10 start_with_pools shared shared
+  for name in a:2 b:20; do
+    ab -q -r -s 60 -c 100 -t 60 -n 1000000 -H "Host: ${name%:*}.test" "http://127.0.0.1:$(httpd_port)/burn.php?ms=${name#*:}" \
+      >"$HTTPD_ROOT/ab.${name%:*}" 2>&1 3>&- 4>&- &
+    loads+=($!)
+  done
+  wait_until 10 status_at_least b requests 20
+  # shellcheck disable=SC2046  # process IDs
+  kill -STOP $(workers_of shared)
+  time_passes 2000
+  # shellcheck disable=SC2046  # process IDs
+  kill -CONT $(workers_of shared)
+  time_passes 5000
+  used_a=$(status_of a charged_us) used_b=$(status_of b charged_us)
+  time_passes 5000
+  used_a=$(($(status_of a charged_us) - used_a)) used_b=$(($(status_of b charged_us) - used_b))
+  at_least $((used_a * 100 / (used_a + used_b))) 40 "% of the CPU time, for pages of 2 ms beside pages of 20 ms"
+  kill "${loads[@]}"
+}
+
 explains() { [[ $(ctl explain "$1.test") == *"$2"* ]]; }    # <vhost> <text>
 
 @test "explain names the back end whose processes are all busy, and the site that has them" {

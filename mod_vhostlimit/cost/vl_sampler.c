@@ -401,6 +401,14 @@ static apr_uint32_t settled(const account_t *account)
            + (1000 - account->queued) * vl_duty_settled(account->duty, account->cpu) / 1000;
 }
 
+/* Returns the part of the time in which its requests were awake, of the time in which they were in no shared
+ * backlog, permille: what waits there has not slept. 0 if they were always there. */
+static apr_uint32_t awake_of(const account_t *account)
+{
+    return account->duty > account->queued
+           ? (account->duty - account->queued) * 1000 / (1000 - account->queued) : 0;
+}
+
 static void publish(sampler_t *s)
 {
     apr_uint32_t i, n = 0;
@@ -414,7 +422,7 @@ static void publish(sampler_t *s)
             .account = s->active[i], .duty = settled(account),
             .asleep = account->asleep, .idle = account->idle,
             .database_waits = account->looks ? account->databases * account->tasks / account->looks : 0,
-            .awake = s->denied || account->duty < account->queued ? 0 : account->duty - account->queued
+            .awake = s->denied ? 0 : awake_of(account)
         };
         sum += (apr_uint64_t)s->duties[n++].duty * account->tasks;
         tasks += account->tasks;
