@@ -351,10 +351,11 @@ trial_gather() { # JSON: the run
     --slurpfile samples "${trial[prefix]}.samples"
 }
 
-# Prints the CPU time, in ticks, of the CPUs in use: all, busy, and busy with processes
-# of the measurement.  These are the processes in the test bed's network namespaces, PHP-FPM,
-# this one, and those beside the loads; the time of ended child processes is in their
-# parents'.  Softirqs belong to no process and are left out.  Without network namespaces
+# Prints the CPU time, in ticks, of the CPUs in use, of all processes, and of those of the
+# measurement.  These are the processes in the test bed's network namespaces, PHP-FPM,
+# this one and its parent, and those beside the loads; the time of ended child processes is in their
+# parents'.  The busy time of /proc/stat is no sum of them: the kernel counts it by ticks, at which
+# processes that sleep wake up.  The network's softirqs are left out.  Without network namespaces
 # nothing is printed.
 trial_ticks() {
   local names pids=("$$" "${trial_beside_pids[@]}") process name
@@ -365,19 +366,19 @@ trial_ticks() {
   done
   mapfile -t names < <(fleet_spaces)
   # shellcheck disable=SC2207  # pids
-  pids+=($(bed_fpm_pids))
-  names=("/run/netns/$bed_server" "${bed_clients[@]/#//run/netns/vl-client}" "${names[@]/#//run/netns/}")
-  for process in /proc/[0-9]*; do
-    for name in "${names[@]}"; do
-      [[ ! $process/ns/net -ef $name ]] || pids+=("${process##*/}")
-    done
+  pids+=("$BASHPID" $(bed_fpm_pids))
+  for name in "$bed_server" "${bed_clients[@]/#/vl-client}" "${names[@]}"; do
+    # shellcheck disable=SC2207  # pids
+    [[ ! -e /run/netns/$name ]] || pids+=($(ip netns pids "$name"))
   done
   { grep -E "^cpu($(cpu_list | paste -sd '|' -)) " /proc/stat
-    mapfile -t pids < <(printf '/proc/%s\n' "${pids[@]}" | sort -u)
-    cat "${pids[@]/%//stat}" 2>/dev/null || true        # a process may have ended
-  } | awk '/^cpu/ { for (i = 2; i <= 9; i++) all += $i; busy += $2 + $3 + $4; next }
-    { sub(/.*[)] /, ""); ours += $12 + $13 + $14 + $15 }
-    END { printf "%d %d %d", all, busy, ours }'
+    cat /proc/[0-9]*/stat 2>/dev/null || true           # a process may have ended
+  } | awk -v pids="${pids[*]}" 'BEGIN { for (i = split(pids, list, " "); i; i--) is_ours[list[i]] }
+    /^cpu/ { for (i = 2; i <= 9; i++) all += $i; next }
+    $2 ~ /ksoftirqd/ { next }
+    { pid = $1; sub(/.*[)] /, ""); used += $12 + $13 + $14 + $15 }
+    pid in is_ours { ours += $12 + $13 + $14 + $15 }
+    END { printf "%d %d %d", all, used, ours }'
 }
 
 # Prints whether the test expects the server's CPU to be busy in this run: true or false.
