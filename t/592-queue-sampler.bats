@@ -235,8 +235,8 @@ fill() { # <pool of a> <pool of b>
   wake_up one "${names[@]}"
 }
 
-# While it stands still, more requests than slots get into its backlog.
-@test "a shared pool that stood still is shared by CPU time again" {
+# While its processes are stopped, more requests than slots get into its backlog.
+@test "a shared pool whose processes were stopped is shared by CPU time again" {
   requires ab
   local name used_a used_b loads=()
   taskset -cp "$(taskset -cp "$BASHPID" | sed 's/.*: //; s/[-,].*//')" "$BASHPID"
