@@ -74,7 +74,7 @@ interrupted_after_a_run() { # <signal>
   jq -e '[.runs[] | select(.target == "vhostlimit")] | all(.sites[0].p99_s > 0)' out/result.json
   jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
   jq -e '.runs[1] | [.status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
-  admitted_by_weight
+  charged_by_weight
   [[ $output == *"Jain's index"* && $stderr == *" left"* ]]
   jq -e 'all(.runs[]; .total.rate > 0 and .jain > 0 and .sar.cpu.server.busy > 0 and .sar.memory.used_kb > 0)' out/result.json
   jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("wrk"))' out/result.json
@@ -87,15 +87,15 @@ interrupted_after_a_run() { # <signal>
   jq -e 'all(.runs[]; .others_cpu >= 0 and (.client_cpu | length) == 1 and (.noise | type) == "array")' out/result.json
 }
 
-# Of the requests admitted between two samples that both find a hundred waiting requests of each site: on a loaded
-# machine the clients do not keep up otherwise. They are a half, a third and a sixth; a third each without weights.
-admitted_by_weight() {
+# Of the CPU time charged between two samples that both find a hundred waiting requests of each site: on a loaded
+# machine the clients do not keep up otherwise. It is a half, a third and a sixth; a third each without weights.
+charged_by_weight() {
   jq -c '[.runs[] | select(.target == "vhostlimit")
     | [.samples[].sites | [.site1, .site2, .site3]] | range(1; length) as $i | [.[$i], .[$i - 1]]
-    | select(all(.[][]; .waiting > 100)) | map(map(.requests)) | transpose | map(.[0] - .[1])]
-    | transpose | map(add)' out/result.json >let-in
-  cat let-in
-  jq -e 'add >= 60 and .[0] * 5 > .[2] * 6' let-in
+    | select(all(.[][]; .waiting > 100)) | map(map(.charged_us)) | transpose | map(.[0] - .[1])]
+    | transpose | map(add)' out/result.json >charged
+  cat charged
+  jq -e 'add >= 60000 and .[0] * 2 > .[2] * 3' charged
 }
 
 @test "later loads begin on time, -k keeps connections alive, and the status page is sampled" {
