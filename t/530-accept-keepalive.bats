@@ -89,7 +89,8 @@ keeps_order_on() { # <mpm>
   local text
   text=$(<"$BATS_TEST_TMPDIR/kept")
   is "$(contents "$text")" 'page of a,held k2,held k3,'
-  is "$(closes "$text") $(status_of a queued)" '1 4'
+  is "$(closes "$text")" 1
+  at_least "$(status_of a queued)" 4 "queued requests"
 }
 
 @test "on each MPM later requests of a keep-alive connection are queued and answered in order" {
