@@ -73,7 +73,7 @@ typedef struct vl_fair_account_t {
     apr_uint32_t running;       /* begun, not yet ended */
     apr_uint32_t asleep;        /* of these, for long: they hold no slot */
     apr_uint32_t idle;          /* of these, without a back end: no concurrency either */
-    apr_uint32_t awake;         /* part of their time in which they were seen to want a processor, permille */
+    apr_uint32_t awake;         /* part of their time outside of shared backlogs in which they wanted a processor, permille */
     apr_uint32_t duty;          /* permille; 0: unknown, that of the head holds */
     apr_uint32_t load;          /* permille of a slot that its running requests hold */
     apr_uint32_t called;        /* running: requests of other accounts wait for these */
