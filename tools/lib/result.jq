@@ -36,11 +36,12 @@ def fleet_event: split(" ") | { at: (.[0] | tonumber), what: .[1] };
 def sample: { at: now, slots, sites: [.vhosts[]
   | { key: (.name | split(".")[0]), value: { requests, waiting, slots: (.runnable_permille // 0 | . / 1000), cpu_us, backend_us, charged_us } }] | from_entries };
 
-# Ticks of the CPUs, of all processes and of our own, at the beginning and at the end -> percent that
-# other processes used, or null.
-def others: split(" ") - [""] | map(tonumber) as [$all0, $used0, $ours0, $all1, $used1, $ours1]
-  | if length < 6 or $all1 <= $all0 then null
-    else [0, 100 * (($used1 - $used0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end;
+# Ticks of the CPUs, all and busy, of all processes and of our own, at the beginning and at the end ->
+# percent that other processes used at most, or null.  Some of the processes use other CPUs, and busy
+# CPUs showed more than all processes together, so the lower one counts.
+def others: split(" ") - [""] | map(tonumber) as [$all0, $busy0, $used0, $ours0, $all1, $busy1, $used1, $ours1]
+  | if length < 8 or $all1 <= $all0 then null
+    else [0, 100 * (([$busy1 - $busy0, $used1 - $used0] | min) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end;
 
 # Ticks of all, idle and stolen CPU time of a client over a run.
 def client_cpu: $ARGS.named.name as $name | $ARGS.positional | map(tonumber) as [$all, $idle, $steal]

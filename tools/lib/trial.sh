@@ -351,12 +351,10 @@ trial_gather() { # JSON: the run
     --slurpfile samples "${trial[prefix]}.samples"
 }
 
-# Prints the CPU time, in ticks, of the CPUs in use, of all processes, and of those of the
-# measurement.  These are the processes in the test bed's network namespaces, PHP-FPM,
+# Prints the CPU time, in ticks: of the CPUs in use, all and busy, of all processes, and of those of
+# the measurement.  These are the processes in the test bed's network namespaces, PHP-FPM,
 # this one and its parent, and those beside the loads; the time of ended child processes is in their
-# parents'.  The busy time of /proc/stat is no sum of them: the kernel counts it by ticks, at which
-# processes that sleep wake up.  The network's softirqs are left out.  Without network namespaces
-# nothing is printed.
+# parents'.  Softirqs are left out.  Without network namespaces nothing is printed.
 trial_ticks() {
   local names pids=("$$" "${trial_beside_pids[@]}") process name
   [[ ${bed[network]} == own ]] || return 0
@@ -369,16 +367,16 @@ trial_ticks() {
   pids+=("$BASHPID" $(bed_fpm_pids))
   for name in "$bed_server" "${bed_clients[@]/#/vl-client}" "${names[@]}"; do
     # shellcheck disable=SC2207  # pids
-    [[ ! -e /run/netns/$name ]] || pids+=($(ip netns pids "$name"))
+    [[ ! -e /run/netns/$name ]] || pids+=($(netns_pids_of "/run/netns/$name"))
   done
   { grep -E "^cpu($(cpu_list | paste -sd '|' -)) " /proc/stat
     cat /proc/[0-9]*/stat 2>/dev/null || true           # a process may have ended
   } | awk -v pids="${pids[*]}" 'BEGIN { for (i = split(pids, list, " "); i; i--) is_ours[list[i]] }
-    /^cpu/ { for (i = 2; i <= 9; i++) all += $i; next }
+    /^cpu/ { for (i = 2; i <= 9; i++) all += $i; busy += $2 + $3 + $4; next }
     $2 ~ /ksoftirqd/ { next }
     { pid = $1; sub(/.*[)] /, ""); used += $12 + $13 + $14 + $15 }
     pid in is_ours { ours += $12 + $13 + $14 + $15 }
-    END { printf "%d %d %d", all, used, ours }'
+    END { printf "%d %d %d %d", all, busy, used, ours }'
 }
 
 # Prints whether the test expects the server's CPU to be busy in this run: true or false.
